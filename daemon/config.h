@@ -1,0 +1,38 @@
+/* Configuration files: iloaderd.conf (section [Manager]) and caches/NAME.conf (section [Cache]) with drop-ins in
+ * NAME.conf.d/ (names ending in .conf), INI as systemd has it (systemd.syntax(7)), read with libinih below one directory. Every fault
+ * names file and line. */
+#pragma once
+
+#include "daemon/settings.h"
+#include "wire/server.h"
+
+typedef struct ConfigFault {
+        char *path;
+        unsigned line; /* 0: the whole file */
+        char *message;
+} ConfigFault;
+void config_fault_done(ConfigFault *f);
+#define _cleanup_config_fault_ _cleanup_(config_fault_done)
+
+typedef struct ManagerConfig {
+        VarlinkLimits connection_limits; /* ConnectionsMax=, ConnectionsMaxPerUser=, MessageSizeMax= */
+        uint64_t caches_max;             /* CachesMax= 256 */
+        uint64_t caches_max_per_user;    /* CachesMaxPerUser= 64; root is exempt */
+        uint64_t loads_max_per_user;     /* LoadsMaxPerUser= 16 */
+        uint64_t bytes_max_per_user;     /* BytesMaxPerUser= none (UINT64_MAX) */
+        uint64_t leases_max_per_user;    /* LeasesMaxPerUser= 1024 */
+        uint64_t files_max;              /* FilesMax= files of one cache, 65536 */
+        uint64_t descriptors_max;        /* DescriptorsMax= of all caches together, 4096 */
+        usec_t load_stall_timeout;       /* LoadStallTimeoutSec= a load without progress is ended after it, 120 s */
+        int log_level;                   /* LogLevel= name of syslog(3), info */
+} ManagerConfig;
+
+void manager_config_defaults(ManagerConfig *c);
+/* A missing file is not a fault. dirfd: /etc/iloader. -EINVAL with the fault set. */
+int manager_config_load(int dirfd, ManagerConfig *c, ConfigFault *ret_fault);
+
+/* caches/NAME.conf: -ENOENT where there is none; -EINVAL with the fault set; root-owned and not writable by others, or
+ * -EPERM with the fault set. Owner defaults to "iloader". */
+int cache_config_load(int dirfd, const char *name, CacheSettings **ret, ConfigFault *ret_fault);
+/* Only the owner (User=) under which a name is reserved; *ret is owned; -ENOENT where the name isn't configured. */
+int cache_config_owner(int dirfd, const char *name, char **ret);
