@@ -1,0 +1,1 @@
+"""What iloader's integration and boot tests are written with. Standard library only; see tests/README.md."""
