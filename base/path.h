@@ -31,16 +31,17 @@ bool path_is_below(const char *path, const char *ancestor);
 
 /* openat2(rootfd, path, RESOLVE_IN_ROOT|RESOLVE_NO_MAGICLINKS): absolute links and ".." stay below rootfd. Where the
  * system call is denied or missing (seccomp's EPERM, ENOSYS), resolves component by component with the same result.
- * Returns a close-on-exec descriptor or -errno. */
+ * Returns a close-on-exec descriptor or -errno. flags are open(2)'s, mode counts with O_CREAT and O_TMPFILE. */
 int path_open_in_root(int rootfd, const char *path, int flags, mode_t mode);
 /* The fallback alone, so that it is tested where openat2 works. */
 int path_open_in_root_walk(int rootfd, const char *path, int flags, mode_t mode);
 
-/* mkdir -p below rootfd for an absolute path, each missing directory with mode; existing ones are left as they are.
- * Opens the last one O_PATH|O_DIRECTORY. *ret_created (may be NULL) counts what was made. */
+/* mkdir -p below rootfd for an absolute path, each missing directory with mode (less the umask); existing ones
+ * are left as they are. Opens the last one O_PATH|O_DIRECTORY. *ret_created (may be NULL) counts what was made. */
 int path_make_directories_in_root(int rootfd, const char *path, mode_t mode, unsigned *ret_created);
 
-/* Removes a tree below dirfd, never following links, at most max entries (-E2BIG past it). */
+/* Removes a file or a tree below dirfd, never following links, at most max entries in all (-E2BIG past it). -ENOENT
+ * where there is none. */
 int path_remove_tree(int dirfd, const char *name, uint64_t max);
 
 /* A path's bytes as text for people: control characters and invalid UTF-8 as \xNN. *ret is owned. */

@@ -3,15 +3,15 @@
 
 #include <string.h>
 
-/* The length of the UTF-8 sequence at s (1 to 4), of which n bytes are there; 0 where it is none. The ranges
- * are those of table 3-7 of the Unicode standard, which rule out overlong forms, surrogates and more than
- * U+10FFFF. */
-static size_t utf8_sequence(const unsigned char *s, size_t n)
+/* The ranges are those of table 3-7 of the Unicode standard, which rule out overlong forms, surrogates and
+ * more than U+10FFFF. */
+size_t utf8_character(const char *text, size_t n)
 {
+        const unsigned char *s = (const unsigned char *) text;
         unsigned char low = 0x80, high = 0xbf;
         size_t length, i;
 
-        if (s[0] == 0)
+        if (n == 0 || s[0] == 0)
                 return 0;
         if (s[0] < 0x80)
                 return 1;
@@ -42,14 +42,12 @@ static size_t utf8_sequence(const unsigned char *s, size_t n)
 
 bool utf8_is_valid(const char *s, size_t n)
 {
-        const unsigned char *p = (const unsigned char *) s;
-
         while (n > 0) {
-                size_t k = utf8_sequence(p, n);
+                size_t k = utf8_character(s, n);
 
                 if (k == 0)
                         return false;
-                p += k;
+                s += k;
                 n -= k;
         }
         return true;
@@ -67,7 +65,7 @@ int utf8_approximate(const char *s, char **ret)
         if (!text)
                 return -ENOMEM;
         while (i < n) {
-                size_t k = utf8_sequence((const unsigned char *) s + i, n - i);
+                size_t k = utf8_character(s + i, n - i);
 
                 if (k > 0) {
                         memcpy(text + at, s + i, k);

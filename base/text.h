@@ -10,6 +10,8 @@
 
 /* Whether n bytes are UTF-8 as RFC 3629 has it (no surrogates, no overlong forms, no NUL). */
 bool utf8_is_valid(const char *s, size_t n);
+/* The length (1 to 4) of the character that the n bytes begin with; 0 where they begin with none. */
+size_t utf8_character(const char *s, size_t n);
 /* A copy in which each invalid byte is U+FFFD. */
 int utf8_approximate(const char *s, char **ret);
 
