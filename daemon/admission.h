@@ -1,5 +1,5 @@
-/* Whether a load fits: one accountant, a pure function of a snapshot, the reservations of loads in flight, the quota
- * and what is asked. Nothing is read or written here. */
+/* Whether a load fits: one accountant, a pure function of a snapshot, the reservations of loads in flight,
+ * the quota and what is asked. Nothing is read or written here. */
 #pragma once
 
 #include <stdbool.h>
@@ -38,13 +38,13 @@ typedef struct AdmissionDecision {
         uint64_t required_bytes;
         uint64_t available_bytes; /* effective, less outstanding */
         uint64_t budget_bytes;
-        const char *limit;        /* what bound available_bytes; belongs to the snapshot */
+        const char *limit; /* what bound available_bytes; belongs to the snapshot */
 } AdmissionDecision;
 
-void admission_decide(const AdmissionRequest *request, const MemorySnapshot *snapshot, const AdmissionState *state,
-                      AdmissionDecision *ret);
+void admission_decide(const AdmissionRequest *request, const MemorySnapshot *snapshot,
+                      const AdmissionState *state, AdmissionDecision *ret);
 /* The budget alone, as inspect shows it: fraction of available, less the reserve; never below 0. */
 uint64_t admission_budget(uint64_t available, double fraction, uint64_t reserve);
 /* What the verdict means, with figures and the remedy; *ret is owned. */
-int admission_explain(const AdmissionDecision *d, const AdmissionRequest *request, const AdmissionState *state,
-                      const char *name, char **ret);
+int admission_explain(const AdmissionDecision *d, const AdmissionRequest *request,
+                      const AdmissionState *state, const char *name, char **ret);

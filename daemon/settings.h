@@ -1,5 +1,5 @@
-/* What a cache is to be made with: from Start's parameters or from a file in /etc/iloader/caches. One struct for
- * both, so that "the same settings" has one meaning. */
+/* What a cache is to be made with: from Start's parameters or from a file in /etc/iloader/caches. One struct
+ * for both, so that "the same settings" has one meaning. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,15 +17,15 @@
 
 typedef struct CacheSettings {
         char *name;
-        char *source;     /* absolute, normal */
-        char *view;       /* absolute, normal; NULL: the default place */
+        char *source;              /* absolute, normal */
+        char *view;                /* absolute, normal; NULL: the default place */
         char *pid_file, *log_file; /* absolute; NULL: none (system) or the default (user scope) */
-        char **patterns;  /* NULL: all */
-        char **excludes;  /* NULL: the default exclusions */
-        unsigned workers; /* 0: chosen by the worker */
+        char **patterns;           /* NULL: all */
+        char **excludes;           /* NULL: the default exclusions */
+        unsigned workers;          /* 0: chosen by the worker */
         uint64_t chunk_size;
         double memory_fraction;
-        uint64_t max_memory_bytes;   /* UINT64_MAX: none */
+        uint64_t max_memory_bytes; /* UINT64_MAX: none */
         uint64_t reserve_bytes;
         uint64_t max_resident_bytes; /* UINT64_MAX: not given; else the shared quota is set to it */
         usec_t idle_ttl;             /* USEC_INFINITY: none */
@@ -39,6 +39,7 @@ int cache_settings_new(const char *name, CacheSettings **ret);
 CacheSettings *cache_settings_free(CacheSettings *s);
 DEFINE_CLEANUP(CacheSettings *, cache_settings_free)
 
-/* Whether a running cache made with a is what a start with b asks for; *ret_difference (owned) names the first
- * difference for people, with both values. force, max_resident_bytes and wait aren't compared. */
+/* 1 where a running cache made with a is what a start with b asks for; 0 where not: *ret_difference (owned,
+ * may be NULL to not know) then names the first difference for people, with both values, as a clause that
+ * completes "cache 'x': "; or -ENOMEM. name, force, max_resident_bytes and wait aren't compared. */
 int cache_settings_compare(const CacheSettings *a, const CacheSettings *b, char **ret_difference);
