@@ -85,5 +85,5 @@ void digest_finish_hex(Digest *d, char ret[static DIGEST_HEX_MAX])
                 ret[2 * i] = digits[value[i] >> 4];
                 ret[2 * i + 1] = digits[value[i] & 0x0f];
         }
-        ret[2 * DIGEST_SIZE] = '\0';
+        ret[DIGEST_HEX_MAX - 1] = '\0';
 }

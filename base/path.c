@@ -197,7 +197,7 @@ bool path_is_below(const char *path, const char *ancestor)
  * way we came: asking the kernel for ".." could lead out of the root when a directory is moved meanwhile. */
 typedef struct Walk {
         FdSet dirs;
-        char *path;       /* owned: what rest points into; replaced at each link */
+        char *path;       /* owned: what rest points into since the first link */
         const char *rest; /* what is still to be resolved */
         unsigned links;
 } Walk;
@@ -235,10 +235,6 @@ static int walk_init(Walk *w, int rootfd, const char *path)
                 return -errno;
         if (!S_ISDIR(st.st_mode))
                 return -ENOTDIR;
-        w->path = strdup(path);
-        if (!w->path)
-                return -ENOMEM;
-        w->rest = w->path;
         r = fd_set_take(&w->dirs, root);
         if (r < 0)
                 return r;
@@ -388,6 +384,7 @@ int path_open_in_root_walk(int rootfd, const char *path, int flags, mode_t mode)
         r = walk_init(&w, rootfd, path);
         if (r < 0)
                 return r;
+        w.rest = path;
         for (;;) {
                 const char *s;
                 size_t n, slashes;

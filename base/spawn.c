@@ -47,12 +47,12 @@ static int build_environment(Child *c)
                 NULL,
         };
         char *const *base = c->options->environment ? c->options->environment : fallback;
-        size_t n = strv_length(base), at = 0, i;
+        size_t at = 0, i;
 
-        c->environment = calloc(n + 3, sizeof(char *));
+        c->environment = calloc(strv_length(base) + 3, sizeof(char *));
         if (!c->environment)
                 return -ENOMEM;
-        for (i = 0; i < n; i++)
+        for (i = 0; base[i]; i++)
                 if (!c->options->listen_pid ||
                     (!startswith(base[i], "LISTEN_PID=") && !startswith(base[i], "LISTEN_FDS=")))
                         c->environment[at++] = base[i];
@@ -279,7 +279,7 @@ int spawn_program(const SpawnOptions *options, pid_t *ret_pid, int *ret_pidfd)
         c.error_fd = move_above(options, pipe_end);
         if (c.error_fd < 0)
                 return c.error_fd;
-        pipe_end = close_fd(pipe_end);
+        (void) close_fd(TAKE_FD(pipe_end));
         if (options->exec_fd >= 0) {
                 c.exec_fd = move_above(options, options->exec_fd);
                 if (c.exec_fd < 0)
