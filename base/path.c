@@ -193,9 +193,10 @@ bool path_is_below(const char *path, const char *ancestor)
         return true;
 }
 
-/* A resolution by hand. dirs holds every directory from the root to where we are, so that ".." goes back the
- * way we came: asking the kernel for ".." could lead out of the root when a directory is moved meanwhile. */
+/* A resolution by hand. dirs holds every directory that we went down through, so that ".." goes back the way
+ * we came: asking the kernel for ".." could lead out of the root when a directory is moved meanwhile. */
 typedef struct Walk {
+        int root; /* not owned; or AT_FDCWD */
         FdSet dirs;
         char *path;       /* owned: what rest points into since the first link */
         const char *rest; /* what is still to be resolved */
@@ -210,36 +211,13 @@ static void walk_done(Walk *w)
 
 static int walk_top(const Walk *w)
 {
-        return w->dirs.fds[w->dirs.n - 1];
+        return w->dirs.n > 0 ? w->dirs.fds[w->dirs.n - 1] : w->root;
 }
 
-static void walk_pop_to(Walk *w, size_t n)
+static void walk_up(Walk *w)
 {
-        while (w->dirs.n > n)
+        if (w->dirs.n > 0)
                 (void) close_fd(w->dirs.fds[--w->dirs.n]);
-}
-
-static int walk_init(Walk *w, int rootfd, const char *path)
-{
-        _cleanup_close_ int root = -EBADF;
-        struct stat st;
-        int r;
-
-        if (path[0] == '\0')
-                return -ENOENT;
-        if (strnlen(path, PATH_MAX) >= PATH_MAX)
-                return -ENAMETOOLONG;
-        root = rootfd == AT_FDCWD ? open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)
-                                  : fcntl(rootfd, F_DUPFD_CLOEXEC, 3);
-        if (root < 0 || fstat(root, &st) < 0)
-                return -errno;
-        if (!S_ISDIR(st.st_mode))
-                return -ENOTDIR;
-        r = fd_set_take(&w->dirs, root);
-        if (r < 0)
-                return r;
-        (void) TAKE_FD(root);
-        return 0;
 }
 
 /* Whether a link, opened O_PATH, may be followed out of the directory that holds it. Links that jump (those
@@ -250,7 +228,7 @@ static int walk_check_link(int link, int dir, const struct stat *st, bool last)
         struct statfs fs;
         struct stat dir_st;
 
-        if (fstatfs(link, &fs) < 0 || fstat(dir, &dir_st) < 0)
+        if (fstatfs(link, &fs) < 0 || fstatat(dir, "", &dir_st, AT_EMPTY_PATH) < 0)
                 return -errno;
         if (fs.f_type == AAFS_MAGIC)
                 return -ELOOP;
@@ -301,7 +279,7 @@ static int walk_follow(Walk *w, const char *name)
         w->path = path;
         w->rest = path;
         if (target[0] == '/')
-                walk_pop_to(w, 1);
+                fd_set_done(&w->dirs);
         return 0;
 }
 
@@ -316,8 +294,8 @@ static int walk_step(Walk *w, const char *name)
                 fd = openat(walk_top(w), ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
                 if (fd < 0)
                         return -errno;
-                if (name[1] == '.' && w->dirs.n > 1)
-                        walk_pop_to(w, w->dirs.n - 1);
+                if (name[1] == '.')
+                        walk_up(w);
                 return 0;
         }
         /* O_DIRECTORY also sets off automounts, which O_PATH alone does not. */
@@ -377,14 +355,14 @@ static int walk_open_last(Walk *w, const char *name, bool slashes, int flags, mo
 
 int path_open_in_root_walk(int rootfd, const char *path, int flags, mode_t mode)
 {
-        _cleanup_(walk_done) Walk w = {0};
+        _cleanup_(walk_done) Walk w = {.root = rootfd, .rest = path};
         char name[NAME_MAX + 1];
         int r;
 
-        r = walk_init(&w, rootfd, path);
-        if (r < 0)
-                return r;
-        w.rest = path;
+        if (path[0] == '\0')
+                return -ENOENT;
+        if (strnlen(path, PATH_MAX) >= PATH_MAX)
+                return -ENAMETOOLONG;
         for (;;) {
                 const char *s;
                 size_t n, slashes;
