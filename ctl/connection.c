@@ -1,0 +1,236 @@
+#include "ctl/connection.h"
+
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/path.h"
+#include "base/size.h"
+#include "base/text.h"
+#include "ctl/cache-text.h"
+#include "ctl/output.h"
+#include "lib/endpoint.h"
+
+int manager_connect(const Target *t, VarlinkClient **ret)
+{
+        return endpoint_connect(t->socket, ret);
+}
+
+int manager_connect_error(const Target *t, int error)
+{
+        if (endpoint_is_absent(error) && t->scope == TARGET_SYSTEM)
+                return output_error("no manager listens at %s: the system's manager is started with 'systemctl start "
+                                    "iloaderd.socket'",
+                                    t->socket);
+        if (endpoint_is_absent(error))
+                return output_error("no manager listens at %s: 'iloader start' starts one with its first cache",
+                                    t->socket);
+        if (error == -EPERM)
+                return output_error("the manager at %s belongs neither to you nor to root: not trusting it", t->socket);
+        return output_error("cannot connect to the manager at %s: %s", t->socket, strerror(-error));
+}
+
+int manager_call_error(const Target *t, int error)
+{
+        switch (error) {
+        case -ETIMEDOUT:
+                return output_error("the manager at %s did not answer in time", t->socket);
+        case -ENOTCONN:
+        case -ECONNRESET:
+        case -EPIPE:
+                return output_error("the manager at %s went away: see its log, and try again", t->socket);
+        case -EBADMSG:
+        case -EPROTO:
+                return output_error("what listens at %s does not speak the manager's protocol", t->socket);
+        default:
+                return output_error("talking to the manager at %s failed: %s", t->socket, strerror(-error));
+        }
+}
+
+bool reply_is_error(const VarlinkReply *reply, const char *name)
+{
+        const char *rest = reply->error ? startswith(reply->error, MANAGER ".") : NULL;
+
+        return rest && streq(rest, name);
+}
+
+/* Errors that carry no message of their own. */
+static int refusal_without_message(const Target *t, const VarlinkReply *reply)
+{
+        const char *text = NULL;
+
+        if (reply_is_error(reply, "NoSuchCache")) {
+                if (json_get_string(reply->parameters, "name", &text) < 0)
+                        text = "?";
+                return output_error("there is no cache '%s' at %s (%s): 'iloader list' shows what there is", text,
+                                    target_describe(t), t->socket);
+        }
+        if (streq(reply->error, "org.varlink.service.InvalidParameter")) {
+                if (json_get_string(reply->parameters, "parameter", &text) < 0)
+                        text = "?";
+                return output_error("the manager at %s does not take this value of '%s'", t->socket, text);
+        }
+        if (streq(reply->error, "org.varlink.service.PermissionDenied"))
+                return output_error("the manager at %s does not allow this to you: its owner, root, or (for starting) "
+                                    "a member of group 'iloader' may",
+                                    t->socket);
+        if (startswith(reply->error, "org.varlink.service."))
+                return output_error("the manager at %s does not know this call (%s): it may be of another version",
+                                    t->socket, reply->error);
+        return output_error("the manager at %s refused: %s", t->socket, reply->error);
+}
+
+int manager_refusal(const Target *t, const VarlinkReply *reply)
+{
+        struct json_object *leases = NULL;
+        const char *message = NULL;
+
+        if (json_get_string(reply->parameters, "message", &message) < 0 || !*message)
+                return refusal_without_message(t, reply);
+        output_note("%s", message);
+        if (json_get_array(reply->parameters, "leases", &leases) >= 0)
+                leases_print(stderr, "  held by ", leases);
+        return EXIT_FAILURE;
+}
+
+struct json_object *name_parameters(const char *name)
+{
+        struct json_object *o = json_object_new_object();
+
+        if (o && name && json_add_string(o, "name", name) < 0) {
+                json_object_put(o);
+                return NULL;
+        }
+        return o;
+}
+
+int verb_targets(const Invocation *i, TargetUse use, Targets *ret)
+{
+        _cleanup_free_ char *error = NULL;
+        int r;
+
+        r = targets_resolve(i->arguments, i->admin, use, ret, &error);
+        if (r >= 0)
+                return 0;
+        output_note("%s: %s", i->verb->name, error ? error : strerror(-r));
+        if (i->verb->flags & VERB_COMMAND)
+                return EXIT_RUN_FAILED;
+        return r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
+}
+
+int changing_call(const Invocation *i, const char *method, struct json_object *parameters, usec_t timeout,
+                  Targets *ret_targets, VarlinkReply *ret)
+{
+        _cleanup_json_ struct json_object *owned = parameters;
+        _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
+        _cleanup_varlink_reply_ VarlinkReply reply = { 0 };
+        _cleanup_targets_ Targets targets = { 0 };
+        int r;
+
+        if (!owned)
+                return output_error("out of memory");
+        r = verb_targets(i, TARGET_CHANGES, &targets);
+        if (r != 0)
+                return r;
+        r = manager_connect(&targets.items[0], &client);
+        if (r < 0)
+                return manager_connect_error(&targets.items[0], r);
+        r = varlink_client_call(client, method, TAKE_PTR(owned), NULL, 0, add_saturating(now_monotonic(), timeout),
+                                &reply);
+        if (r < 0)
+                return manager_call_error(&targets.items[0], r);
+        if (reply.error)
+                return manager_refusal(&targets.items[0], &reply);
+        if (ret_targets) {
+                *ret_targets = targets;
+                targets = (Targets) { 0 };
+        }
+        *ret = reply;
+        reply = (VarlinkReply) { 0 };
+        return 0;
+}
+
+static bool is_no_such_cache(const VarlinkReply *reply)
+{
+        return reply_is_error(reply, "NoSuchCache");
+}
+
+static int ask_one(const Target *t, const char *method, struct json_object *parameters, bool more, usec_t timeout,
+                   VarlinkClient **ret_client, VarlinkReply *ret)
+{
+        _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
+        int r;
+
+        r = manager_connect(t, &client);
+        if (r < 0)
+                return r;
+        r = varlink_client_send(client, method, json_object_get(parameters), more, NULL, 0);
+        if (r >= 0)
+                r = varlink_client_receive(client, add_saturating(now_monotonic(), timeout), ret);
+        if (r < 0)
+                /* Told apart from "nobody listens", which another manager may make up for. */
+                return endpoint_is_absent(r) ? -ECONNRESET : r;
+        *ret_client = TAKE_PTR(client);
+        return 0;
+}
+
+int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more, usec_t timeout,
+                 ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret)
+{
+        _cleanup_json_ struct json_object *owned = parameters;
+        _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
+        _cleanup_varlink_reply_ VarlinkReply reply = { 0 };
+        _cleanup_targets_ Targets targets = { 0 };
+        const Target *answered = NULL;
+        int r, first_error = 0;
+
+        if (!owned)
+                return output_error("out of memory");
+        if (!is_miss)
+                is_miss = is_no_such_cache;
+        r = verb_targets(i, TARGET_READS, &targets);
+        if (r != 0)
+                return r;
+        for (size_t n = 0; n < targets.n; n++) {
+                _cleanup_(varlink_client_freep) VarlinkClient *c = NULL;
+                _cleanup_varlink_reply_ VarlinkReply p = { 0 };
+                const Target *t = &targets.items[n];
+
+                r = ask_one(t, method, owned, more, timeout, &c, &p);
+                if (r < 0) {
+                        if (n == 0)
+                                first_error = r;
+                        if (n == 0 && !endpoint_is_absent(r))
+                                return r == -EPERM || r == -EACCES ? manager_connect_error(t, r)
+                                                                   : manager_call_error(t, r);
+                        continue;
+                }
+                /* Where both miss, the first one's words count. */
+                if (n > 0 && is_miss(&p) && answered)
+                        break;
+                varlink_client_free(client);
+                varlink_reply_done(&reply);
+                client = TAKE_PTR(c);
+                reply = p;
+                p = (VarlinkReply) { 0 };
+                answered = t;
+                if (!is_miss(&reply))
+                        break;
+        }
+        if (!answered)
+                return manager_connect_error(&targets.items[0], first_error);
+        if (answered != &targets.items[0] && !is_miss(&reply))
+                output_note("answered by %s (%s)", target_describe(answered), answered->socket);
+        if (reply.error)
+                return manager_refusal(answered, &reply);
+        if (ret_client)
+                *ret_client = TAKE_PTR(client);
+        *ret = reply;
+        reply = (VarlinkReply) { 0 };
+        return 0;
+}
+
+usec_t timeout_or(const OptionNumber *n, usec_t default_value)
+{
+        return n->set ? n->value : default_value;
+}
