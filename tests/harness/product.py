@@ -55,15 +55,20 @@ def descendants(pid=None):
 
 
 class Product:
-    """uid: runs everything as that (uid, gid, groups) — needs root. manager_argv: a prefix for the manager's command
-    line, e.g. strace; the manager is then started at once instead of by the first start."""
+    """user: runs everything as that (uid, gid, groups), which needs root. env: more variables for every command."""
 
     def __init__(self, user=None, env=None):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="ilt-"))
         self.user = user
         self.root.chmod(0o755)
         self.base = self.root / "base"
-        self.env = {"PATH": f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.root / "home"), "LANG": "C.UTF-8",
+        self.bin, self.libexec = BIN, LIBEXEC
+        if user:
+            # The build tree may be where only its owner can go.
+            shutil.copytree(STAGE / "usr", self.root / "usr", symlinks=True,
+                            ignore=shutil.ignore_patterns("man", "systemd", "doc"))
+            self.bin, self.libexec = self.root / "usr/bin", self.root / "usr/lib/iloader"
+        self.env = {"PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.root / "home"), "LANG": "C.UTF-8",
                     "ILOADER_BASE_DIR": str(self.base),
                     **{k: v for k, v in os.environ.items() if k in ("ASAN_OPTIONS", "UBSAN_OPTIONS")}, **(env or {})}
         (self.root / "home").mkdir()
@@ -90,12 +95,12 @@ class Product:
     def iloader(self, *argv, program="iloader", **options):
         options.setdefault("env", self.env)
         options.setdefault("user", self.user)
-        return process.run(BIN / program, *argv, **options)
+        return process.run(self.bin / program, *argv, **options)
 
     def background(self, *argv, program="iloader", **options):
         options.setdefault("env", self.env)
         options.setdefault("user", self.user)
-        return process.Background(BIN / program, *argv, **options)
+        return process.Background(self.bin / program, *argv, **options)
 
     def json(self, *argv):
         """The one JSON document that a command prints on stdout, alone."""
@@ -124,7 +129,7 @@ class Product:
     def start_manager(self, *prefix, env=None, limits=None, idle_exit="600", arguments=(), program=None, pass_fds=()):
         """Starts iloaderd by hand (under a tracer, in a cgroup, with limits) and waits until it serves."""
         read_end, write_end = os.pipe()
-        argv = [*prefix, program or LIBEXEC / "iloaderd", "--base-dir", self.base, "--idle-exit", idle_exit,
+        argv = [*prefix, program or self.libexec / "iloaderd", "--base-dir", self.base, "--idle-exit", idle_exit,
                 "--ready-fd", str(write_end), *arguments]
         daemon = process.Background(*argv, env={**self.env, **(env or {})}, limits=limits, user=self.user,
                                     pass_fds=(write_end, *pass_fds))
@@ -161,7 +166,7 @@ class Product:
             return {"caches": {n: (c["state"], c.get("pid"), c["fingerprint"]) for n, c in self.caches().items()},
                     "workers": sorted(self.worker_pids()), "descriptors": self.manager_descriptors(),
                     "files": sorted(str(p.relative_to(self.base)) for d in ("run", "views") if (self.base / d).exists()
-                                    for p in (self.base / d).glob("**/*") if p.parent.name != "registry" or True)}
+                                    for p in (self.base / d).glob("**/*"))}
         before = look()
         yield
         after = {}
