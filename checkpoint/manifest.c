@@ -304,19 +304,22 @@ static int hex_value(char c)
 /* What follows a backslash: only what the writer has to escape. */
 static int take_escape(Text *t)
 {
-        int low;
+        int high, low;
 
         if (take(t, "\""))
                 return '"';
         if (take(t, "\\"))
                 return '\\';
-        if ((!take(t, "u000") && !take(t, "u001")) || t->p == t->end)
+        if (take(t, "u000"))
+                high = 0;
+        else if (take(t, "u001"))
+                high = 1;
+        else
                 return -EBADMSG;
-        low = hex_value(*t->p++);
-        if (low < 0)
+        low = t->p < t->end ? hex_value(*t->p++) : -1;
+        if (low < 0 || (high == 0 && low == 0))
                 return -EBADMSG;
-        low |= (t->p[-2] - '0') << 4;
-        return low > 0 ? low : -EBADMSG;
+        return high << 4 | low;
 }
 
 /* A string and its closing quote, after the opening one; buffer gets NUL-terminated UTF-8. */
@@ -432,7 +435,7 @@ static int reader_check(ManifestReader *r, const ManifestFile *f)
 int manifest_reader_new(int fd, ManifestReader **ret)
 {
         _cleanup_(manifest_reader_freep) ManifestReader *reader = NULL;
-        Text t;
+        Text t = {};
         int r;
 
         reader = malloc(sizeof(*reader));
@@ -472,7 +475,7 @@ uint64_t manifest_reader_descriptors(const ManifestReader *r)
 static int reader_next(ManifestReader *reader, ManifestFile *ret)
 {
         _cleanup_manifest_file_ ManifestFile f = {};
-        Text t;
+        Text t = {};
         int r;
 
         r = reader_line(reader, &t);

@@ -65,7 +65,7 @@ const char *const selection_default_excludes[] = {
         "__pycache__/",
         ".ipynb_checkpoints/",
         /* our own */
-        SELECTION_RESERVED_PREFIX "*",
+        ".iloader-*", /* SELECTION_RESERVED_PREFIX */
         "*.iloader-new/",
         NULL,
 };
@@ -203,7 +203,7 @@ typedef struct PatternList {
 
 static void pattern_list_done(PatternList *l)
 {
-        for (size_t i = 0; i < l->n; i++)
+        for (size_t i = 0; l->patterns && i < l->n; i++)
                 free(l->patterns[i].text);
         free(l->patterns);
         *l = (PatternList){};
@@ -274,8 +274,7 @@ static int pattern_list_compile(char *const *texts, PatternList *ret)
                 if (r < 0)
                         return r;
         }
-        *ret = l;
-        l = (PatternList){};
+        *ret = (PatternList){.patterns = TAKE_PTR(l.patterns), .n = n};
         return 0;
 }
 

@@ -174,8 +174,12 @@ int source_open(int root_fd, const char *path, Source *ret, SourceFault *ret_fau
                 return source_fault_refuse(
                         ret_fault, SOURCE_CHANGED, s.path, NULL,
                         "was replaced while it was opened: start again when it is at rest");
-        *ret = s;
-        s = (Source){.root_fd = -EBADF, .fd = -EBADF};
+        *ret = (Source){
+                .root_fd = root_fd,
+                .fd = TAKE_FD(s.fd),
+                .path = TAKE_PTR(s.path),
+                .real_path = TAKE_PTR(s.real_path),
+        };
         return 0;
 }
 

@@ -86,14 +86,18 @@ static int place_init(Place *p, int root_fd, const char *path, ViewFault *fault)
         int r;
 
         p->root_fd = root_fd;
-        if (!path_is_absolute(path))
-                return view_fault_set(fault, VIEW_FAILED, -EINVAL, path,
-                                      "is not an absolute path of less than %d bytes", PATH_MAX);
+        if (!path_is_absolute(path)) {
+                r = view_fault_set(fault, VIEW_FAILED, -EINVAL, path,
+                                   "is not an absolute path of less than %d bytes", PATH_MAX);
+                return r < 0 ? r : -EINVAL;
+        }
         r = path_normalize(path, &p->path);
         if (r < 0)
                 return r;
-        if (streq(p->path, "/"))
-                return view_conflict(fault, path, "is the root directory: choose another --view");
+        if (streq(p->path, "/")) {
+                r = view_conflict(fault, path, "is the root directory: choose another --view");
+                return r < 0 ? r : -EEXIST;
+        }
         r = path_split(p->path, &p->parent, &p->name);
         if (r < 0)
                 return r;
@@ -134,7 +138,7 @@ static int examine_directory(int fd, const char *name, const char *path, ViewFau
         r = view_marker_check(fd, name, &marked);
         if (r == 0)
                 return OCCUPANT_OURS;
-        if (r == -EREMCHG) {
+        if (r == -EREMCHG && marked) {
                 r = path_escape(marked, &text);
                 return r < 0 ? r
                              : view_conflict(fault, path,
@@ -203,13 +207,14 @@ static int open_nearest(const Place *p, char **ret_path, unsigned *ret_missing, 
                 return -ENOMEM;
         for (;;) {
                 int fd = path_open_in_root(p->root_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-                char *slash = strrchr(path, '/');
+                char *slash;
 
                 if (fd >= 0) {
                         *ret_path = TAKE_PTR(path);
                         *ret_missing = missing;
                         return fd;
                 }
+                slash = strrchr(path, '/');
                 if (fd == -ENOTDIR || fd == -ELOOP)
                         return view_conflict(fault, p->path,
                                              "what it would be in is not a directory: choose another --view");
@@ -320,9 +325,10 @@ int view_check(int root_fd, const char *name, const char *path, const char *sour
         }
         /* Better known before gigabytes are read. */
         if (faccessat(parent_fd, ".", W_OK | X_OK, 0) < 0 && (errno == EACCES || errno == EROFS))
-                return view_fail(
-                        ret_fault, -errno, p.path,
-                        "be made where the cache's owner must be able to write, or choose another --view");
+                return view_fault_set(
+                        ret_fault, VIEW_FAILED, -errno, p.path,
+                        "cannot be made: %m: the cache's owner must be able to write to the directory "
+                        "above it; or choose another --view");
         return 0;
 }
 
