@@ -33,7 +33,7 @@ typedef struct Job {
         uint64_t max_bytes; /* UINT64_MAX: none */
         mode_t mode;        /* of the resident files */
         mode_t view_mode;
-        mode_t view_parent_mode; /* (mode_t) -1: the view's parent must be there already */
+        mode_t view_parent_mode; /* of the view's missing parents; (mode_t) -1: chosen by the view */
         gid_t gid;               /* (gid_t) -1: unchanged */
         pid_t pid;               /* publish: the holder; remove: whose pid file it is; 0: none */
         char *line;              /* NULL: none */
