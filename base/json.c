@@ -65,8 +65,12 @@ static bool take(Reader *r, char c)
 
 static void skip_blanks(Reader *r)
 {
-        while (r->at < r->n && memchr(" \t\r\n", r->text[r->at], 4))
-                r->at++;
+        for (;; r->at++) {
+                int c = peek(r);
+
+                if (c != ' ' && c != '\t' && c != '\r' && c != '\n')
+                        return;
+        }
 }
 
 static bool is_digit(int c)
@@ -207,30 +211,23 @@ static int read_string(Reader *r, size_t *ret)
 static int read_double(Reader *r, size_t start, struct json_object **ret)
 {
         size_t n = r->at - start;
-        char buffer[64], *end = NULL;
-        _cleanup_free_ char *large = NULL;
-        const char *s;
+        char buffer[512], *end = NULL;
         locale_t c_locale;
         double v;
 
-        if (n < sizeof(buffer)) {
-                memcpy(buffer, r->text + start, n);
-                buffer[n] = 0;
-                s = buffer;
-        } else {
-                s = large = strndup(r->text + start, n);
-                if (!large)
-                        return -ENOMEM;
-        }
+        if (n >= sizeof(buffer))
+                return refuse(r, "a number has too many digits");
+        memcpy(buffer, r->text + start, n);
+        buffer[n] = 0;
         /* The process may have set a locale whose decimal point is a comma. */
         c_locale = newlocale(LC_ALL_MASK, "C", (locale_t) 0);
         if (!c_locale)
                 return -ENOMEM;
-        v = strtod_l(s, &end, c_locale);
+        v = strtod_l(buffer, &end, c_locale);
         freelocale(c_locale);
         if (*end || !isfinite(v))
                 return refuse(r, "a number is out of range");
-        *ret = json_object_new_double_s(v, s);
+        *ret = json_object_new_double_s(v, buffer);
         return *ret ? 0 : -ENOMEM;
 }
 

@@ -362,7 +362,9 @@ class Generator:
             for f in m.type.fields:
                 _, parser, json_type = PARAMETER[parameter_kind(m, f)]
                 flags = "0" if f.type.optional else "DISPATCH_MANDATORY"
-                self.emit('        { "%s", %s, %s, offsetof(%s, %s), %s },' % (f.name, json_type, parser, name, snake(f.name), flags))
+                self.emit(
+                    '        { "%s", %s, offsetof(%s, %s), %s, %s },' % (f.name, parser, name, snake(f.name), json_type, flags)
+                )
             self.emit("        { NULL },\n};\n")
             self.emit("void %s_%s_parameters_done(void *p)\n{" % (p, snake(m.name)))
             owned = [f for f in m.type.fields if parameter_kind(m, f) in ("string", "[]string")]

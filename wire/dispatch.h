@@ -18,9 +18,9 @@ typedef enum DispatchFlags {
 
 struct DispatchField {
         const char *name;
-        json_type type; /* what it must be; json_type_double also takes integers */
         DispatchParser parser;
-        size_t offset; /* into the target struct */
+        size_t offset;  /* into the target struct */
+        json_type type; /* what it must be; json_type_double also takes integers */
         DispatchFlags flags;
 };
 

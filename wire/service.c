@@ -82,7 +82,7 @@ typedef struct DescriptionParameters {
 } DescriptionParameters;
 
 static const DispatchField description_fields[] = {
-        {"interface", json_type_string, dispatch_string, offsetof(DescriptionParameters, interface),
+        {"interface", dispatch_string, offsetof(DescriptionParameters, interface), json_type_string,
          DISPATCH_MANDATORY},
         {NULL},
 };
