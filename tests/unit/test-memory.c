@@ -68,8 +68,8 @@ static void put(int dirfd, const char *path, const char *text)
         assert_int_equal(fd_write_full(fd, text, strlen(text)), 0);
 }
 
-#define MEMINFO                                                                                                        \
-        "MemTotal:       16384 kB\nMemFree:         4096 kB\nMemAvailable:    8192 kB\n"                               \
+#define MEMINFO                                                                                              \
+        "MemTotal:       16384 kB\nMemFree:         4096 kB\nMemAvailable:    8192 kB\n"                     \
         "SwapTotal:       2048 kB\nSwapFree:        1024 kB\n"
 #define MOUNT_V2     "40 30 0:37 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 #define MOUNT_V1     "34 30 0:31 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
@@ -90,11 +90,12 @@ static void group_v2(Tree *t, const char *group, const char *max, const char *cu
         char path[256];
         const struct {
                 const char *name, *text;
-        } files[] = { { "memory.max", max }, { "memory.current", current }, { "memory.stat", stat } };
+        } files[] = {{"memory.max", max}, {"memory.current", current}, {"memory.stat", stat}};
 
         for (size_t i = 0; i < ELEMENTSOF(files); i++)
                 if (files[i].text) {
-                        (void) snprintf(path, sizeof(path), "%s%s%s", group, *group ? "/" : "", files[i].name);
+                        (void) snprintf(path, sizeof(path), "%s%s%s", group, *group ? "/" : "",
+                                        files[i].name);
                         put(t->sys, path, files[i].text);
                 }
 }
@@ -104,11 +105,13 @@ static void group_v1(Tree *t, const char *group, const char *limit, const char *
         char path[256];
         const struct {
                 const char *name, *text;
-        } files[] = { { "memory.limit_in_bytes", limit }, { "memory.usage_in_bytes", usage }, { "memory.stat", stat } };
+        } files[] = {
+                {"memory.limit_in_bytes", limit}, {"memory.usage_in_bytes", usage}, {"memory.stat", stat}};
 
         for (size_t i = 0; i < ELEMENTSOF(files); i++)
                 if (files[i].text) {
-                        (void) snprintf(path, sizeof(path), "memory/%s%s%s", group, *group ? "/" : "", files[i].name);
+                        (void) snprintf(path, sizeof(path), "memory/%s%s%s", group, *group ? "/" : "",
+                                        files[i].name);
                         put(t->sys, path, files[i].text);
                 }
 }
@@ -168,7 +171,8 @@ static void test_v2_nested(void **state)
 
         proc(t, MEMINFO, "0::/a.slice/b.service/c\n", MOUNT_V2);
         group_v2(t, "a.slice/b.service/c", "max\n", "1048576\n", "inactive_file 0\n");
-        group_v2(t, "a.slice/b.service", "4194304\n", "1048576\n", "file 900000\ninactive_file 0\nactive_file 0\n");
+        group_v2(t, "a.slice/b.service", "4194304\n", "1048576\n",
+                 "file 900000\ninactive_file 0\nactive_file 0\n");
         group_v2(t, "a.slice", "5242880\n", "4194304\n", "inactive_file 524288\nactive_file 524288\n");
         put(t->sys, "memory.stat", "inactive_file 1\n");
         /* b allows 3 MiB, a 5 - (4 - 1) = 2 MiB. */
@@ -236,7 +240,8 @@ static void test_v1(void **state)
         proc(t, MEMINFO, "9:name=systemd:/\n4:memory:/x/y\n3:cpuset,cpu:/z\n0::/\n", MOUNT_V1 MOUNT_HYBRID);
         group_v1(t, "", "9223372036854771712\n", "8388608\n", "total_inactive_file 0\n");
         group_v1(t, "x", "6291456\n", "4194304\n",
-                 "cache 4194304\ninactive_file 4194304\ntotal_inactive_file 524288\ntotal_active_file 524288\n");
+                 "cache 4194304\ninactive_file 4194304\ntotal_inactive_file 524288\ntotal_active_file "
+                 "524288\n");
         group_v1(t, "x/y", "9223372036854771712\n", "1048576\n", "total_inactive_file 0\n");
         /* 6 - (4 - 1): the group's own figures without "total_" leave out its children. */
         expect(t, MIB(3), "/sys/fs/cgroup/memory/x", 1);
@@ -300,12 +305,13 @@ static void test_mountinfo_oddities(void **state)
 {
         Tree *t = *state;
 
-        /* Another file system, another place, another controller, cut lines, an escaped name; the last of two mounts
-         * on one point is the one that is seen. */
+        /* Another file system, another place, another controller, cut lines, an escaped name; the last of two
+         * mounts on one point is the one that is seen. */
         proc(t, MEMINFO, "0::/a b/c\n",
              "\n1 2 3\n30 22 0:27 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
              "31 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
-             "32 30 0:28 / /sys/fs/cgroupx rw - cgroup2 cgroup2 rw\n33 30 0:28 / /mnt rw - cgroup2 cgroup2 rw\n"
+             "32 30 0:28 / /sys/fs/cgroupx rw - cgroup2 cgroup2 rw\n33 30 0:28 / /mnt rw - cgroup2 cgroup2 "
+             "rw\n"
              "34 30 0:28 / /sys/fs/cgroup rw -\n35 30 0:28 / /sys/fs/cgroup rw - cgroup2\n"
              "36 30 0:28 /other /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
              "37 30 0:28 /a\\040b /sys/fs/cgroup rw shared:1 master:2 - cgroup2 cgroup2 rw");

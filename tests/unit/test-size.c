@@ -9,7 +9,8 @@
 #include "base/size.h"
 
 /* No parser takes these, whatever it parses. */
-static const char *const never[] = {"", " ", "-1", "+1", " 1", "1 ", "1\n", "0x10", "1e3", "1,5", "x", "\xd9\xa1", "--1", "nan"};
+static const char *const never[] = {"",     " ",   "-1",  "+1", " 1",       "1 ",  "1\n",
+                                    "0x10", "1e3", "1,5", "x",  "\xd9\xa1", "--1", "nan"};
 
 static void test_u64(void **state)
 {
@@ -68,8 +69,9 @@ static void test_size(void **state)
                 {"18446744073709551615", UINT64_MAX},
                 {"16777215TiB", UINT64_MAX - GIB(1024) + 1},
         };
-        static const char *const bad[] = {"1k",   "1kib", "1KB",  "1MB",   "1Ki", "1 GiB", "1.5GiB",
-                                          "GiB",  "1GiBB", "1PiB", "1GiB ", "1Gi", "1b",    "18446744073709551616x"};
+        static const char *const bad[] = {
+                "1k",  "1kib",  "1KB",  "1MB",   "1Ki", "1 GiB", "1.5GiB",
+                "GiB", "1GiBB", "1PiB", "1GiB ", "1Gi", "1b",    "18446744073709551616x"};
         static const char *const large[] = {"18446744073709551616", "16777216TiB", "99999999999999999999GiB",
                                             "18014398509481984K"};
         uint64_t v = 7;
@@ -90,7 +92,8 @@ static void test_size(void **state)
 
 static void test_fraction(void **state)
 {
-        static const char *const bad[] = {".5", "1.", ".", "0..5", "0.5.5", "0.1234567890123456", "0.5x", "inf"};
+        static const char *const bad[] = {".5",   "1.", ".", "0..5", "0.5.5", "0.1234567890123456",
+                                          "0.5x", "inf"};
         static const char *const out[] = {"0", "0.0", "1.1", "2", "1.000000001", "99999999999999999999"};
         double v = 7;
         size_t i;
@@ -249,11 +252,16 @@ static void test_saturating(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_u64),         cmocka_unit_test(test_u64_range),
-                cmocka_unit_test(test_size),        cmocka_unit_test(test_fraction),
-                cmocka_unit_test(test_seconds),     cmocka_unit_test(test_boolean),
-                cmocka_unit_test(test_mode),        cmocka_unit_test(test_format_size),
-                cmocka_unit_test(test_format_timespan), cmocka_unit_test(test_saturating),
+                cmocka_unit_test(test_u64),
+                cmocka_unit_test(test_u64_range),
+                cmocka_unit_test(test_size),
+                cmocka_unit_test(test_fraction),
+                cmocka_unit_test(test_seconds),
+                cmocka_unit_test(test_boolean),
+                cmocka_unit_test(test_mode),
+                cmocka_unit_test(test_format_size),
+                cmocka_unit_test(test_format_timespan),
+                cmocka_unit_test(test_saturating),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static void test_utf8_invalid(void **state)
                 "\xed\xbf\xbf",     /* a surrogate */
                 "\xf4\x90\x80\x80", /* past U+10FFFF */
                 "\xf5\x80\x80\x80",
-                "\xc3(",            /* no continuation */
+                "\xc3(", /* no continuation */
                 "\xe2(\xac",
                 "\xf0\x9f(\x8d",
         };
@@ -102,9 +102,9 @@ static void test_base64_vectors(void **state)
 static void test_base64_refused(void **state)
 {
         static const char *const bad[] = {
-                "Z",        "Zg",       "Zg=",      "Zg===",  "=",     "====",     "A===",     "Zg==Zg==",
-                "Zm 9",     "Zm9v\n",   "Zm9v ",    "Zm9-",   "Zm9_",  "Z=g=",     "=Zg=",     "Zh==",
-                "Zm9=",     "AA==",     "AAAA",     "Zm8A",   "ZgBm",  "Zm9vYmF",  "Zm9v====", "Zm\xc3\xa9",
+                "Z",    "Zg",     "Zg=",   "Zg===", "=",    "====",    "A===",     "Zg==Zg==",
+                "Zm 9", "Zm9v\n", "Zm9v ", "Zm9-",  "Zm9_", "Z=g=",    "=Zg=",     "Zh==",
+                "Zm9=", "AA==",   "AAAA",  "Zm8A",  "ZgBm", "Zm9vYmF", "Zm9v====", "Zm\xc3\xa9",
         };
         size_t i;
 
@@ -199,11 +199,16 @@ static void test_format(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_utf8_valid),      cmocka_unit_test(test_utf8_invalid),
-                cmocka_unit_test(test_utf8_approximate), cmocka_unit_test(test_base64_vectors),
-                cmocka_unit_test(test_base64_refused),  cmocka_unit_test(test_base64_all_bytes),
-                cmocka_unit_test(test_hex),             cmocka_unit_test(test_strv),
-                cmocka_unit_test(test_compare),         cmocka_unit_test(test_format),
+                cmocka_unit_test(test_utf8_valid),
+                cmocka_unit_test(test_utf8_invalid),
+                cmocka_unit_test(test_utf8_approximate),
+                cmocka_unit_test(test_base64_vectors),
+                cmocka_unit_test(test_base64_refused),
+                cmocka_unit_test(test_base64_all_bytes),
+                cmocka_unit_test(test_hex),
+                cmocka_unit_test(test_strv),
+                cmocka_unit_test(test_compare),
+                cmocka_unit_test(test_format),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
