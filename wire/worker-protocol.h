@@ -1,4 +1,4 @@
-/* clang-format off: the table below has a layout. */
+/* clang-format off */
 /* What the manager and its worker processes say to each other, as frames on the socketpair that is the worker's
  * descriptor 3. A worker runs with its owner's rights and may lie: the manager checks types, bounds and descriptors.
  *
@@ -43,13 +43,13 @@
 /* clang-format on */
 #pragma once
 
-#define WORKER_CONTROL_FD       3
-/* Resident files are the worker's descriptors from here on, so that links stay the same but for the pid when another
- * worker takes over. */
+#define WORKER_CONTROL_FD 3
+/* Resident files are the worker's descriptors from here on, so that links stay the same but for the pid when
+ * another worker takes over. */
 #define WORKER_FIRST_DESCRIPTOR 64
 #define WORKER_FDS_PER_FRAME    200
 #define WORKER_FRAME_MAX        MIB(4)
 /* Files below this share the pack. */
-#define WORKER_PACK_LIMIT       MIB(1)
+#define WORKER_PACK_LIMIT MIB(1)
 /* Where a file may begin in the pack, in bytes. */
-#define WORKER_PACK_ALIGN       UINT64_C(64)
+#define WORKER_PACK_ALIGN UINT64_C(64)
