@@ -37,10 +37,10 @@
  *
  * Numbers of resident descriptors: WORKER_FIRST_DESCRIPTOR + i, where i = 0 is the pack, if packBytes > 0, and the large
  * files follow in the order of the manifest. They are the manifest's "descriptor", and a view's links point at
- * /proc/PID/fd/ that number. Every file below WORKER_PACK_LIMIT is in the pack, empty ones too, at a multiple of
- * WORKER_PACK_ALIGN; so packBytes is 0 only where there is no such file. The manifest's header counts the resident
- * descriptors; the manifest itself isn't one of them and is not kept by the worker. */
-/* clang-format on */
+ * /proc/PID/fd/ that number. Files below WORKER_PACK_LIMIT lie in the pack one after the other without gaps: packBytes is
+ * the sum of their sizes and the pack's size. Where all of them are empty there is no pack, and their "descriptor" is
+ * the first number after the resident ones. The manifest's header counts the resident descriptors; the manifest itself
+ * isn't one of them and is not kept by the worker. */
 #pragma once
 
 #define WORKER_CONTROL_FD 3
@@ -51,5 +51,3 @@
 #define WORKER_FRAME_MAX        MIB(4)
 /* Files below this share the pack. */
 #define WORKER_PACK_LIMIT MIB(1)
-/* Where a file may begin in the pack, in bytes. */
-#define WORKER_PACK_ALIGN UINT64_C(64)

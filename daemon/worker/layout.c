@@ -16,23 +16,21 @@ static bool file_is_small(const SelectedFile *f)
         return f->identity.size < WORKER_PACK_LIMIT;
 }
 
-/* An empty file takes a place too, so that every packed file has a pack and an offset that no other has. */
-static uint64_t packed_size(const SelectedFile *f)
-{
-        uint64_t size = MAX2(f->identity.size, UINT64_C(1));
-
-        return (size + WORKER_PACK_ALIGN - 1) / WORKER_PACK_ALIGN * WORKER_PACK_ALIGN;
-}
-
 int layout_compute(const Selection *selection, Layout *ret)
 {
         _cleanup_layout_ Layout l = {};
+        uint64_t pack_bytes = 0;
         size_t n_small = 0;
 
         if (selection->n_files > UINT32_MAX - 1)
                 return -E2BIG;
-        for (size_t i = 0; i < selection->n_files; i++)
-                n_small += file_is_small(&selection->files[i]);
+        for (size_t i = 0; i < selection->n_files; i++) {
+                if (file_is_small(&selection->files[i])) {
+                        n_small++;
+                        pack_bytes +=
+                                selection->files[i].identity.size; /* at most 2^32 files of 2^20 bytes */
+                }
+        }
 
         l.n_files = selection->n_files;
         l.files = calloc(MAX2(l.n_files, (size_t) 1), sizeof(*l.files));
@@ -45,10 +43,10 @@ int layout_compute(const Selection *selection, Layout *ret)
 
                 if (file_is_small(f)) {
                         l.files[i] = (Placement){.packed = true, .offset = l.pack_bytes};
-                        l.pack_bytes += packed_size(f); /* at most 2^32 files of 2^20 bytes */
+                        l.pack_bytes += f->identity.size;
                         l.small[l.n_small++] = (uint32_t) i;
                 } else {
-                        l.files[i].memory = (uint32_t) (l.n_large + (n_small > 0));
+                        l.files[i].memory = (uint32_t) (l.n_large + (pack_bytes > 0));
                         l.large[l.n_large++] = (uint32_t) i;
                 }
         }

@@ -22,7 +22,7 @@ typedef struct Layout {
         size_t n_large;
         uint32_t *small; /* the packed ones', owned */
         size_t n_small;
-        uint64_t pack_bytes; /* 0: there is no pack */
+        uint64_t pack_bytes; /* 0: there is no pack; packed files, if any, are empty then */
 } Layout;
 
 /* -ENOMEM; -E2BIG past UINT32_MAX files. */

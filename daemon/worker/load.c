@@ -372,9 +372,16 @@ static int load_write_files(Load *l, ManifestWriter *writer)
                 };
                 int r;
 
-                if (place->memory != known && fstat(resident_fd(&l->resident, place->memory), &st) < 0)
-                        return -errno;
-                known = place->memory;
+                if (place->packed && l->layout.pack_bytes == 0) {
+                        /* empty, and in no memory file: the first number that none has */
+                        st = (struct stat){};
+                        f.descriptor = WORKER_FIRST_DESCRIPTOR + (uint32_t) l->resident.n;
+                        known = UINT32_MAX;
+                } else if (place->memory != known) {
+                        if (fstat(resident_fd(&l->resident, place->memory), &st) < 0)
+                                return -errno;
+                        known = place->memory;
+                }
                 f.memory_device = st.st_dev;
                 f.memory_inode = st.st_ino;
                 r = manifest_writer_add(writer, &f);

@@ -1,8 +1,6 @@
 /* See pack.h. */
 #include "daemon/worker/pack.h"
 
-#include <string.h>
-
 #include "base/fd.h"
 #include "base/path.h"
 
@@ -55,7 +53,7 @@ static int pack_read(const Source *source, const SelectedFile *file, uint8_t *bu
 int pack_copy(Transfer *t, const Source *source, const Selection *selection, const Layout *layout,
               size_t first, size_t n, int pack_fd, uint64_t *ret_bytes, Failure *ret_failure)
 {
-        uint64_t base = pack_offset(layout, first), end = base, bytes = 0;
+        uint64_t base = pack_offset(layout, first), end = base;
         uint8_t *buffer;
         int r;
 
@@ -64,20 +62,18 @@ int pack_copy(Transfer *t, const Source *source, const Selection *selection, con
                 return failure_complete(ret_failure, r, "cannot make a buffer for small files");
         for (size_t i = first; i < first + n; i++) {
                 const SelectedFile *file = pack_file(selection, layout, i);
-                uint64_t offset = pack_offset(layout, i);
 
                 if (atomic_load_explicit(&t->shared->stop, memory_order_relaxed))
                         return -ECANCELED;
-                memset(buffer + (end - base), 0, offset - end); /* what an earlier batch left between files */
-                r = pack_read(source, file, buffer + (offset - base), ret_failure);
+                r = pack_read(source, file, buffer + (end - base), ret_failure);
                 if (r < 0)
                         return r;
-                end = offset + file->identity.size;
-                bytes += file->identity.size;
+                end += file->identity.size;
         }
-        r = fd_pwrite_full(pack_fd, buffer, end - base, base);
+        if (end > base)
+                r = fd_pwrite_full(pack_fd, buffer, end - base, base);
         if (r < 0)
                 return failure_set_memory(ret_failure, r, NULL, "cannot write small files to memory: %m");
-        *ret_bytes = bytes;
+        *ret_bytes = end - base;
         return 0;
 }
