@@ -336,6 +336,7 @@ int view_check(int root_fd, const char *name, const char *path, const char *sour
  * nobody's way. */
 static void parents_finish(const Place *p, const ViewTree *t, unsigned created, bool remove)
 {
+        mode_t mode = t->options->parent_mode;
         _cleanup_free_ char *path = strdup(p->parent);
 
         for (; path && created > 0 && !streq(path, "/"); created--) {
@@ -346,8 +347,10 @@ static void parents_finish(const Place *p, const ViewTree *t, unsigned created, 
                 if (!remove) {
                         fd = path_open_in_root(p->root_fd, path,
                                                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-                        if (fd >= 0)
+                        if (fd >= 0 && mode == 0)
                                 (void) view_tree_adjust(t, fd, t->directory_mode);
+                        else if (fd >= 0)
+                                (void) fchmod(fd, mode);
                         *slash = '\0';
                 } else {
                         *slash = '\0';
@@ -489,9 +492,13 @@ int view_publish(int root_fd, const ViewOptions *options, int manifest_fd, int p
         parent_fd = open_nearest(&p, &nearest, &missing, ret_fault);
         if (parent_fd < 0)
                 return parent_fd;
+        if (missing > 0 && options->parent_mode == (mode_t) -1)
+                return view_fail(ret_fault, -ENOENT, p.path,
+                                 "make it, since the directory above it is missing");
         if (missing > 0) {
                 close_fdp(&parent_fd);
-                parent_fd = path_make_directories_in_root(root_fd, p.parent, t.directory_mode, &created);
+                parent_fd = path_make_directories_in_root(root_fd, p.parent,
+                                                          options->parent_mode ?: t.directory_mode, &created);
                 if (parent_fd < 0) {
                         r = view_fail(ret_fault, parent_fd, p.path, "make the directories above it");
                         parents_finish(&p, &t, missing, true);

@@ -21,7 +21,9 @@ typedef struct ViewOptions {
         pid_t pid;        /* holder of the descriptors */
         mode_t mode; /* of small files (0400, 0440, 0444); directories get x where it has r, and owner rwx */
         gid_t gid;   /* (gid_t) -1: unchanged */
-        unsigned threads; /* that write small files; 0: chosen */
+        mode_t parent_mode; /* of missing parent directories, which are made: 0: as the view's own
+                             * directories; (mode_t) -1: none is made, they must be there */
+        unsigned threads;   /* that write small files; 0: chosen */
 } ViewOptions;
 
 typedef enum ViewFaultKind {
@@ -51,9 +53,8 @@ int view_fault_set(ViewFault *f, ViewFaultKind kind, int error, const char *path
  * to be made can be made. Looks only. */
 int view_check(int root_fd, const char *name, const char *path, const char *source_real_path,
                ViewFault *ret_fault);
-/* Publishes (or publishes again) from the manifest and the pack (-EBADF where there is none). Missing parent
- * directories are made with the permissions of the view's own directories. On failure what was made is
- * removed: of a view that was there before, the marked and empty directory is left. */
+/* Publishes (or publishes again) from the manifest and the pack (-EBADF where there is none). On failure what
+ * was made is removed: of a view that was there before, the marked and empty directory is left. */
 int view_publish(int root_fd, const ViewOptions *options, int manifest_fd, int pack_fd, ViewFault *ret_fault);
 /* Opens every file of the view by its path and compares size, and for links device and inode, with the
  * manifest. *ret_files counts them. */
