@@ -48,12 +48,12 @@ int config_fault_set(ConfigFault *f, const char *path, unsigned line, const char
         return -EINVAL;
 }
 
-/* A fault of the whole file that isn't about its contents. */
+/* A fault of the whole file that isn't about its contents: error is the negative errno to return. */
 static int fault_errno(ConfigFault *f, const char *path, int error, const char *message)
 {
         int r = config_fault_set(f, path, 0, "%s", message);
 
-        return r == -ENOMEM ? r : error;
+        return r == -ENOMEM || error >= 0 ? r : error;
 }
 
 void manager_config_defaults(ManagerConfig *c)

@@ -274,19 +274,20 @@ static int append_name(char **text, const char *separator, const char *name)
 int config_key_suggest(const ConfigKey *keys, const char *name, char **ret)
 {
         _cleanup_free_ char *names = NULL, *text = NULL;
-        size_t found = 0;
+        size_t found = 0, farthest = SUGGEST_DISTANCE_MAX;
         int r;
 
-        /* The nearest first; among equals the table's order. A change of half the key makes another one of
-         * it. */
-        for (size_t d = 0; d <= SUGGEST_DISTANCE_MAX; d++)
+        /* The nearest and those one change further, in that order; among equals the table's order. A change
+         * of half the key makes another one of it. */
+        for (size_t d = 0; d <= farthest; d++)
                 for (const ConfigKey *k = keys; k->name && found < SUGGESTIONS_MAX; k++) {
                         if (distance(name, k->name) != d || d * 2 > strlen(k->name))
                                 continue;
                         r = append_name(&names, " or ", k->name);
                         if (r < 0)
                                 return r;
-                        found++;
+                        if (found++ == 0)
+                                farthest = MIN2(farthest, d + 1);
                 }
         for (const ConfigKey *k = keys; k->name && found == 0; k++) {
                 r = append_name(&names, ", ", k->name);

@@ -36,7 +36,8 @@ const char *event_message_id(EventKind kind);
 int event_level(EventKind kind);
 
 typedef struct EventFields {
-        const char *cache;  /* ILOADER_CACHE=; where we are root OBJECT_SYSTEMD_UNIT=iloader@NAME.service too */
+        const char
+                *cache; /* ILOADER_CACHE=; where we are root OBJECT_SYSTEMD_UNIT=iloader@NAME.service too */
         const char *source; /* ILOADER_SOURCE= */
         uint64_t bytes;     /* ILOADER_BYTES=, UINT64_MAX: left out */
         usec_t duration;    /* ILOADER_DURATION_USEC=, USEC_INFINITY: left out */

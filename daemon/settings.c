@@ -102,8 +102,8 @@ static int compare_number(const char *what, uint64_t a, uint64_t b, uint64_t abs
                 return 1;
         (void) snprintf(ta, sizeof(ta), "%" PRIu64, a);
         (void) snprintf(tb, sizeof(tb), "%" PRIu64, b);
-        return text_format(ret_difference, "%s is %s, %s was asked for", what,
-                           a == absent_value ? absent : ta, b == absent_value ? absent : tb);
+        return text_format(ret_difference, "%s %s, %s was asked for", what, a == absent_value ? absent : ta,
+                           b == absent_value ? absent : tb);
 }
 
 static int compare_time(const char *what, usec_t a, usec_t b, char **ret_difference)
@@ -112,7 +112,7 @@ static int compare_time(const char *what, usec_t a, usec_t b, char **ret_differe
 
         if (a == b)
                 return 1;
-        return text_format(ret_difference, "%s is %s, %s was asked for", what,
+        return text_format(ret_difference, "%s %s, %s was asked for", what,
                            a == USEC_INFINITY ? "none" : format_timespan(ta, a),
                            b == USEC_INFINITY ? "none" : format_timespan(tb, b));
 }
@@ -142,26 +142,26 @@ static int compare_memory(const CacheSettings *a, const CacheSettings *b, char *
 {
         int r;
 
-        r = compare_number("the number of its workers", a->workers, b->workers, 0, "the default",
+        r = compare_number("the number of its workers is", a->workers, b->workers, 0, "the default",
                            ret_difference);
         if (r <= 0)
                 return r;
-        r = compare_number("its chunk size", a->chunk_size, b->chunk_size, UINT64_MAX, "none",
+        r = compare_number("its chunk size is", a->chunk_size, b->chunk_size, UINT64_MAX, "none",
                            ret_difference);
         if (r <= 0)
                 return r;
         if (!fraction_equal(a->memory_fraction, b->memory_fraction))
                 return text_format(ret_difference, "its memory fraction is %g, %g was asked for",
                                    a->memory_fraction, b->memory_fraction);
-        r = compare_number("its memory cap", a->max_memory_bytes, b->max_memory_bytes, UINT64_MAX, "none",
+        r = compare_number("its memory cap is", a->max_memory_bytes, b->max_memory_bytes, UINT64_MAX, "none",
                            ret_difference);
         if (r <= 0)
                 return r;
-        r = compare_number("its memory reserve", a->reserve_bytes, b->reserve_bytes, UINT64_MAX, "none",
+        r = compare_number("its memory reserve is", a->reserve_bytes, b->reserve_bytes, UINT64_MAX, "none",
                            ret_difference);
         if (r <= 0)
                 return r;
-        return compare_time("its idle TTL", a->idle_ttl, b->idle_ttl, ret_difference);
+        return compare_time("its idle TTL is", a->idle_ttl, b->idle_ttl, ret_difference);
 }
 
 static int compare_files(const CacheSettings *a, const CacheSettings *b, char **ret_difference)
