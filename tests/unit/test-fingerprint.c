@@ -58,8 +58,9 @@ static void test_deterministic(void **state)
         case_make(&b);
         assert_same(&a, &b, true);
         /* A cache outlives the program's upgrade: what one version computed the next one must. */
+        a.options.excludes = LIST("x", );
         case_compute(&a, hex);
-        assert_string_equal(hex, "b916c66cb930d4ccb3a78a0088c4d20c792a95ef83b7bda83a4b5f6055f65484");
+        assert_string_equal(hex, "ab9d1191987acefbccb881429a1dfdf948275f5471ee2e6b5fbd623f17cacae1");
 }
 
 static void test_everything_counts(void **state)
