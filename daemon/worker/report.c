@@ -1,8 +1,13 @@
 /* See report.h. */
 #include "daemon/worker/report.h"
 
+#include <string.h>
+
 #include "base/json.h"
+#include "base/text.h"
 #include "wire/worker-protocol.h"
+
+#define REPORT_MESSAGE_MAX 4096U
 
 static int event_new(const char *event, struct json_object **ret)
 {
@@ -140,6 +145,26 @@ int report_probed(Control *c, uint64_t files)
         return control_send(c, TAKE_PTR(o), NULL, 0);
 }
 
+/* Messages quote paths, whose bytes are anything and many: what is sent is UTF-8 of a length that the manager
+ * takes. */
+static int add_message(struct json_object *o, const char *message)
+{
+        _cleanup_free_ char *text = NULL;
+        size_t n;
+        int r;
+
+        r = utf8_approximate(message, &text);
+        if (r < 0)
+                return r;
+        n = strlen(text);
+        if (n > REPORT_MESSAGE_MAX) {
+                for (n = REPORT_MESSAGE_MAX; n > 0 && ((unsigned char) text[n] & 0xc0) == 0x80; n--)
+                        ;
+                text[n] = '\0';
+        }
+        return json_add_string(o, "message", text);
+}
+
 int report_error(Control *c, const Failure *f)
 {
         _cleanup_json_ struct json_object *o = NULL;
@@ -151,7 +176,7 @@ int report_error(Control *c, const Failure *f)
         r = json_add_string(o, "error", failure_kind_to_string(f->kind));
         if (r < 0)
                 return r;
-        r = json_add_string(o, "message", f->message ? f->message : "out of memory");
+        r = add_message(o, f->message ? f->message : "out of memory");
         if (r < 0)
                 return r;
         if (f->path) {
