@@ -4,6 +4,7 @@ lie, or that leave."""
 import json
 import os
 import pathlib
+import random
 
 import socket
 import subprocess
@@ -171,7 +172,8 @@ def clients_that_leave_in_the_middle():
                  b'{"method":"io.iloader.Manager.Monitor","more":true}\0'):
         for reset in (False, True):
             c = connect()
-            c.send_bytes(data) if data else None
+            if data:
+                c.send_bytes(data)
             if reset:
                 c.socket.shutdown(socket.SHUT_RDWR)
             c.close()
@@ -452,7 +454,6 @@ def quota_by_itself():
 
 @tap.test
 def the_manager_survives_noise():
-    import random
     noise = random.Random(7)
     for _ in range(100):
         with connect() as c:
@@ -462,7 +463,6 @@ def the_manager_survives_noise():
                 pass
     others_are_served()
     assert process.is_alive(Shared.product.manager_pid())
-
 
 
 tap.main(setup, teardown)

@@ -83,12 +83,10 @@ def a_lease_for_somebody_elses_process_is_refused():
             result = process.run(sys.executable, "-c", program, p.socket, roots.pid, user=user)
             assert "InvalidHolder" in result.out, result
             # Root may.
-            import subprocess
             with p.connect() as c:
                 fd = os.pidfd_open(roots.pid)
                 assert c.call("AcquireLease", {"name": "qwen"}, [fd])["pid"] == roots.pid
                 os.close(fd)
-            assert subprocess
 
 
 @tap.test
@@ -101,7 +99,6 @@ def a_holder_that_the_manager_cannot_see_is_refused():
         if probe.code != 0:
             tap.skip("this machine makes no pid namespaces")
         p.start_manager("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-        p.start(checkpoint.small(p.path("model")), "qwen", "--no-wait") if False else None
         with p.connect() as c:
             c.call("Start", {"name": "qwen", "source": str(checkpoint.small(p.path("model")))})
             fd = os.pidfd_open(os.getpid())
