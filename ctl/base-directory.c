@@ -25,7 +25,8 @@ static int make_missing(const char *path, char **ret_error)
                 return -errno;
         fd = path_make_directories_in_root(root, path, 0700, NULL);
         if (fd < 0)
-                (void) text_format(ret_error, "cannot make directory %s: %s; choose another one with --base-dir", path,
+                (void) text_format(ret_error,
+                                   "cannot make directory %s: %s; choose another one with --base-dir", path,
                                    strerror(-fd));
         return fd < 0 ? fd : 0;
 }
@@ -46,11 +47,13 @@ static int open_directory(const char *path, struct stat *ret_st, char **ret_erro
         if (fd < 0) {
                 r = -errno;
                 if (r == -ELOOP || r == -ENOTDIR)
-                        (void) text_format(ret_error, "%s is a link or no directory: name the directory itself with "
-                                                      "--base-dir",
+                        (void) text_format(ret_error,
+                                           "%s is a link or no directory: name the directory itself with "
+                                           "--base-dir",
                                            path);
                 else
-                        (void) text_format(ret_error, "cannot open directory %s: %s; choose another one with --base-dir",
+                        (void) text_format(ret_error,
+                                           "cannot open directory %s: %s; choose another one with --base-dir",
                                            path, strerror(-r));
                 return r;
         }
@@ -61,10 +64,11 @@ static int open_directory(const char *path, struct stat *ret_st, char **ret_erro
 
 static int refuse(const char *path, const struct stat *st, char **ret_error)
 {
-        (void) text_format(ret_error,
-                           "directory %s belongs to uid %u with mode %04o; it must belong to you (uid %u) and not be "
-                           "writable by others: change that, or choose another one with --base-dir",
-                           path, (unsigned) st->st_uid, (unsigned) (st->st_mode & 07777), (unsigned) geteuid());
+        (void) text_format(
+                ret_error,
+                "directory %s belongs to uid %u with mode %04o; it must belong to you (uid %u) and not be "
+                "writable by others: change that, or choose another one with --base-dir",
+                path, (unsigned) st->st_uid, (unsigned) (st->st_mode & 07777), (unsigned) geteuid());
         return -EPERM;
 }
 
@@ -120,7 +124,7 @@ int runtime_directory_open(const Target *t, RuntimeDirectory *ret, char **ret_er
                         return d.fd;
                 /* In a shared directory that is sticky nobody can replace what is ours. */
                 if ((st.st_mode & (S_IWGRP | S_IWOTH)) ? !(st.st_mode & S_ISVTX)
-                                                        : st.st_uid != geteuid() && st.st_uid != 0)
+                                                       : st.st_uid != geteuid() && st.st_uid != 0)
                         return refuse(d.path, &st, ret_error);
         }
         *ret = d;

@@ -133,7 +133,8 @@ static void print_budget(FILE *f, struct json_object *budget)
         uint64_t limit = 0;
 
         print_label(f, "budget");
-        (void) fprintf(f, "needed %s of %s allowed; %s available (", format_size(required, cache_size(budget, "requiredBytes")),
+        (void) fprintf(f, "needed %s of %s allowed; %s available (",
+                       format_size(required, cache_size(budget, "requiredBytes")),
                        format_size(allowed, cache_size(budget, "budgetBytes")),
                        format_size(available, cache_size(budget, "availableBytes")));
         print_escaped(f, cache_string(budget, "limit"));
@@ -153,9 +154,11 @@ static void print_sizes(FILE *f, struct json_object *cache)
         uint64_t bytes = cache_size(cache, "bytes"), done = cache_size(cache, "bytesLoaded");
 
         print_label(f, "files");
-        (void) fprintf(f, "%llu (%s)", (unsigned long long) cache_size(cache, "files"), format_size(size, bytes));
+        (void) fprintf(f, "%llu (%s)", (unsigned long long) cache_size(cache, "files"),
+                       format_size(size, bytes));
         if (done < bytes)
-                (void) fprintf(f, ", %s loaded (%.0f%%)", format_size(loaded, done), (double) done * 100 / (double) bytes);
+                (void) fprintf(f, ", %s loaded (%.0f%%)", format_size(loaded, done),
+                               (double) done * 100 / (double) bytes);
         (void) fputc('\n', f);
 }
 
@@ -165,7 +168,8 @@ static void print_people(FILE *f, struct json_object *cache)
 
         print_label(f, "owner");
         (void) fprintf(f, "uid %llu, gid %llu, mode %04llo\n", (unsigned long long) cache_size(cache, "uid"),
-                       (unsigned long long) cache_size(cache, "gid"), (unsigned long long) cache_size(cache, "mode"));
+                       (unsigned long long) cache_size(cache, "gid"),
+                       (unsigned long long) cache_size(cache, "mode"));
         if (json_get_size(cache, "pid", &pid) >= 0) {
                 print_label(f, "worker");
                 (void) fprintf(f, "pid %llu\n", (unsigned long long) pid);
@@ -223,8 +227,8 @@ void cache_table_print(FILE *f, struct json_object *caches)
 
         for (size_t i = 0; i < n; i++)
                 width = MAX2(width, strlen(cache_string(json_object_array_get_idx(caches, i), "name")));
-        (void) fprintf(f, "%-*s  %-8s  %6s  %10s  %6s  %s\n", (int) width, "NAME", "STATE", "FILES", "SIZE", "LEASES",
-                       "VIEW");
+        (void) fprintf(f, "%-*s  %-8s  %6s  %10s  %6s  %s\n", (int) width, "NAME", "STATE", "FILES", "SIZE",
+                       "LEASES", "VIEW");
         for (size_t i = 0; i < n; i++) {
                 struct json_object *cache = json_object_array_get_idx(caches, i), *leases = NULL;
                 char size[SIZE_TEXT_MAX];

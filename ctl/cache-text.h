@@ -1,5 +1,5 @@
-/* Caches and leases as text for people, out of the interface's JSON. A manager of another version may send less or
- * more: what is missing is shown as "-". */
+/* Caches and leases as text for people, out of the interface's JSON. A manager of another version may send
+ * less or more: what is missing is shown as "-". */
 #pragma once
 
 #include <stdio.h>

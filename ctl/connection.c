@@ -19,14 +19,17 @@ int manager_connect(const Target *t, VarlinkClient **ret)
 int manager_connect_error(const Target *t, int error)
 {
         if (endpoint_is_absent(error) && t->scope == TARGET_SYSTEM)
-                return output_error("no manager listens at %s: the system's manager is started with 'systemctl start "
-                                    "iloaderd.socket'",
-                                    t->socket);
+                return output_error(
+                        "no manager listens at %s: the system's manager is started with 'systemctl start "
+                        "iloaderd.socket'",
+                        t->socket);
         if (endpoint_is_absent(error))
-                return output_error("no manager listens at %s: 'iloader start' starts one with its first cache",
-                                    t->socket);
+                return output_error(
+                        "no manager listens at %s: 'iloader start' starts one with its first cache",
+                        t->socket);
         if (error == -EPERM)
-                return output_error("the manager at %s belongs neither to you nor to root: not trusting it", t->socket);
+                return output_error("the manager at %s belongs neither to you nor to root: not trusting it",
+                                    t->socket);
         return output_error("cannot connect to the manager at %s: %s", t->socket, strerror(-error));
 }
 
@@ -62,8 +65,8 @@ static int refusal_without_message(const Target *t, const VarlinkReply *reply)
         if (reply_is_error(reply, "NoSuchCache")) {
                 if (json_get_string(reply->parameters, "name", &text) < 0)
                         text = "?";
-                return output_error("there is no cache '%s' at %s (%s): 'iloader list' shows what there is", text,
-                                    target_describe(t), t->socket);
+                return output_error("there is no cache '%s' at %s (%s): 'iloader list' shows what there is",
+                                    text, target_describe(t), t->socket);
         }
         if (streq(reply->error, "org.varlink.service.InvalidParameter")) {
                 if (json_get_string(reply->parameters, "parameter", &text) < 0)
@@ -71,12 +74,14 @@ static int refusal_without_message(const Target *t, const VarlinkReply *reply)
                 return output_error("the manager at %s does not take this value of '%s'", t->socket, text);
         }
         if (streq(reply->error, "org.varlink.service.PermissionDenied"))
-                return output_error("the manager at %s does not allow this to you: its owner, root, or (for starting) "
-                                    "a member of group 'iloader' may",
-                                    t->socket);
+                return output_error(
+                        "the manager at %s does not allow this to you: its owner, root, or (for starting) "
+                        "a member of group 'iloader' may",
+                        t->socket);
         if (startswith(reply->error, "org.varlink.service."))
-                return output_error("the manager at %s does not know this call (%s): it may be of another version",
-                                    t->socket, reply->error);
+                return output_error(
+                        "the manager at %s does not know this call (%s): it may be of another version",
+                        t->socket, reply->error);
         return output_error("the manager at %s refused: %s", t->socket, reply->error);
 }
 
@@ -123,8 +128,8 @@ int changing_call(const Invocation *i, const char *method, struct json_object *p
 {
         _cleanup_json_ struct json_object *owned = parameters;
         _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
-        _cleanup_varlink_reply_ VarlinkReply reply = { 0 };
-        _cleanup_targets_ Targets targets = { 0 };
+        _cleanup_varlink_reply_ VarlinkReply reply = {0};
+        _cleanup_targets_ Targets targets = {0};
         int r;
 
         if (!owned)
@@ -135,18 +140,18 @@ int changing_call(const Invocation *i, const char *method, struct json_object *p
         r = manager_connect(&targets.items[0], &client);
         if (r < 0)
                 return manager_connect_error(&targets.items[0], r);
-        r = varlink_client_call(client, method, TAKE_PTR(owned), NULL, 0, add_saturating(now_monotonic(), timeout),
-                                &reply);
+        r = varlink_client_call(client, method, TAKE_PTR(owned), NULL, 0,
+                                add_saturating(now_monotonic(), timeout), &reply);
         if (r < 0)
                 return manager_call_error(&targets.items[0], r);
         if (reply.error)
                 return manager_refusal(&targets.items[0], &reply);
         if (ret_targets) {
                 *ret_targets = targets;
-                targets = (Targets) { 0 };
+                targets = (Targets){0};
         }
         *ret = reply;
-        reply = (VarlinkReply) { 0 };
+        reply = (VarlinkReply){0};
         return 0;
 }
 
@@ -155,8 +160,8 @@ static bool is_no_such_cache(const VarlinkReply *reply)
         return reply_is_error(reply, "NoSuchCache");
 }
 
-static int ask_one(const Target *t, const char *method, struct json_object *parameters, bool more, usec_t timeout,
-                   VarlinkClient **ret_client, VarlinkReply *ret)
+static int ask_one(const Target *t, const char *method, struct json_object *parameters, bool more,
+                   usec_t timeout, VarlinkClient **ret_client, VarlinkReply *ret)
 {
         _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
         int r;
@@ -174,13 +179,13 @@ static int ask_one(const Target *t, const char *method, struct json_object *para
         return 0;
 }
 
-int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more, usec_t timeout,
-                 ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret)
+int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more,
+                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret)
 {
         _cleanup_json_ struct json_object *owned = parameters;
         _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
-        _cleanup_varlink_reply_ VarlinkReply reply = { 0 };
-        _cleanup_targets_ Targets targets = { 0 };
+        _cleanup_varlink_reply_ VarlinkReply reply = {0};
+        _cleanup_targets_ Targets targets = {0};
         const Target *answered = NULL;
         int r, first_error = 0;
 
@@ -193,7 +198,7 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 return r;
         for (size_t n = 0; n < targets.n; n++) {
                 _cleanup_(varlink_client_freep) VarlinkClient *c = NULL;
-                _cleanup_varlink_reply_ VarlinkReply p = { 0 };
+                _cleanup_varlink_reply_ VarlinkReply p = {0};
                 const Target *t = &targets.items[n];
 
                 r = ask_one(t, method, owned, more, timeout, &c, &p);
@@ -212,7 +217,7 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 varlink_reply_done(&reply);
                 client = TAKE_PTR(c);
                 reply = p;
-                p = (VarlinkReply) { 0 };
+                p = (VarlinkReply){0};
                 answered = t;
                 if (!is_miss(&reply))
                         break;
@@ -226,7 +231,7 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
         if (ret_client)
                 *ret_client = TAKE_PTR(client);
         *ret = reply;
-        reply = (VarlinkReply) { 0 };
+        reply = (VarlinkReply){0};
         return 0;
 }
 

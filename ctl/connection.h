@@ -22,19 +22,19 @@ struct json_object *name_parameters(const char *name);
 /* Resolves the targets of a verb, saying what is wrong with its options; 0 or the exit code. */
 int verb_targets(const Invocation *i, TargetUse use, Targets *ret);
 
-/* One call to the only manager that a verb that changes things may use: connects, calls, prints failures. Takes
- * parameters in every case. Returns 0 with a reply that is no error, or the exit code. */
+/* One call to the only manager that a verb that changes things may use: connects, calls, prints failures.
+ * Takes parameters in every case. Returns 0 with a reply that is no error, or the exit code. */
 int changing_call(const Invocation *i, const char *method, struct json_object *parameters, usec_t timeout,
                   Targets *ret_targets, VarlinkReply *ret);
 
 /* Whether a reply means that the other manager may know better. */
 typedef bool (*ReplyIsMiss)(const VarlinkReply *reply);
 
-/* A call that only reads, to the first manager that has an answer; says which where it was the second one. timeout
- * bounds each first reply. ret_client (may be NULL) is the connection, for replies that follow. is_miss NULL: only
- * NoSuchCache is a miss. Returns 0 with a reply that is no error, or the exit code. */
-int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more, usec_t timeout,
-                 ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret);
+/* A call that only reads, to the first manager that has an answer; says which where it was the second one.
+ * timeout bounds each first reply. ret_client (may be NULL) is the connection, for replies that follow.
+ * is_miss NULL: only NoSuchCache is a miss. Returns 0 with a reply that is no error, or the exit code. */
+int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more,
+                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret);
 
 /* The value of a timeout option. */
 usec_t timeout_or(const OptionNumber *n, usec_t default_value);

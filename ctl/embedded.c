@@ -1,6 +1,6 @@
-/* Starting iloaderd without an init system. Under start.lock, so that of many starters one executes it and the others
- * find it; it leaves under the same lock (ARCHITECTURE.md, "Scopes and sockets"), so that a manager that was just
- * connected to is not one that is about to go. */
+/* Starting iloaderd without an init system. Under start.lock, so that of many starters one executes it and
+ * the others find it; it leaves under the same lock (ARCHITECTURE.md, "Scopes and sockets"), so that a
+ * manager that was just connected to is not one that is about to go. */
 #include "ctl/embedded.h"
 
 #include <fcntl.h>
@@ -32,12 +32,12 @@ static void on_alarm(_unused_ int sig)
 {
 }
 
-/* flock(2) has no timeout: a timer interrupts it, again and again, so that one that fires just before the call does
- * no harm. */
+/* flock(2) has no timeout: a timer interrupts it, again and again, so that one that fires just before the
+ * call does no harm. */
 static int lock_until(int fd, usec_t deadline)
 {
-        struct sigaction old_action, action = { .sa_handler = on_alarm };
-        struct itimerval off = { 0 }, on = { .it_interval.tv_usec = LOCK_RETRY, .it_value.tv_usec = LOCK_RETRY };
+        struct sigaction old_action, action = {.sa_handler = on_alarm};
+        struct itimerval off = {0}, on = {.it_interval.tv_usec = LOCK_RETRY, .it_value.tv_usec = LOCK_RETRY};
         sigset_t alarm_only, old_mask;
         int r = 0;
 
@@ -82,10 +82,11 @@ static int open_start_lock(const RuntimeDirectory *d, usec_t deadline, int *ret,
         }
         r = lock_until(fd, deadline);
         if (r == -ETIMEDOUT)
-                (void) text_format(ret_error,
-                                   "another start has held %s/%s for too long: try again, or see which process it is "
-                                   "with 'fuser %s/%s'",
-                                   d->path, name, d->path, name);
+                (void) text_format(
+                        ret_error,
+                        "another start has held %s/%s for too long: try again, or see which process it is "
+                        "with 'fuser %s/%s'",
+                        d->path, name, d->path, name);
         else if (r < 0)
                 (void) text_format(ret_error, "cannot lock %s/%s: %s", d->path, name, strerror(-r));
         if (r < 0)
@@ -114,7 +115,8 @@ static int open_log(const Target *t, char **ret_path, char **ret_error)
         if (fstatat(dir, LOG_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
             (uint64_t) st.st_size > LOG_SIZE_MAX)
                 (void) renameat(dir, LOG_NAME, dir, LOG_NAME ".1");
-        fd = openat(dir, LOG_NAME, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+        fd = openat(dir, LOG_NAME,
+                    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (fd < 0) {
                 r = -errno;
                 (void) text_format(ret_error, "cannot open log %s: %s", *ret_path, strerror(-r));
@@ -123,8 +125,9 @@ static int open_log(const Target *t, char **ret_path, char **ret_error)
         return TAKE_FD(fd);
 }
 
-/* The manager's memory is not to be charged to, nor to end with, the shell or unit that happened to start it: it gets a
- * cgroup beside ours, named after BASE, where the caller may make one. Best effort, on the unified hierarchy only. */
+/* The manager's memory is not to be charged to, nor to end with, the shell or unit that happened to start it:
+ * it gets a cgroup beside ours, named after BASE, where the caller may make one. Best effort, on the unified
+ * hierarchy only. */
 static void move_to_own_cgroup(pid_t pid, const Target *t)
 {
         _cleanup_free_ char *text = NULL, *path = NULL, *number = NULL;
@@ -154,7 +157,8 @@ static void move_to_own_cgroup(pid_t pid, const Target *t)
         if (text_format(&number, "%s/cgroup.procs", path) < 0)
                 return;
         fd = open(number, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd >= 0 && text_format(&number, "%d", (int) pid) >= 0 && fd_write_full(fd, number, strlen(number)) >= 0)
+        if (fd >= 0 && text_format(&number, "%d", (int) pid) >= 0 &&
+            fd_write_full(fd, number, strlen(number)) >= 0)
                 return;
         (void) rmdir(path);
 }
@@ -176,9 +180,10 @@ static char *last_words(const char *log_path, off_t from)
         return TAKE_PTR(line);
 }
 
-/* The manager writes a byte once it serves; end of file means that it ended before. 1: ready, 0: another manager was
- * there already. */
-static int wait_until_ready(int fd, int pidfd, usec_t deadline, const char *log_path, off_t log_start, char **ret_error)
+/* The manager writes a byte once it serves; end of file means that it ended before. 1: ready, 0: another
+ * manager was there already. */
+static int wait_until_ready(int fd, int pidfd, usec_t deadline, const char *log_path, off_t log_start,
+                            char **ret_error)
 {
         _cleanup_free_ char *words = NULL;
         int r, status = 0;
@@ -200,25 +205,29 @@ static int wait_until_ready(int fd, int pidfd, usec_t deadline, const char *log_
         if (r >= 0 && status == EXIT_IS_LOCKED)
                 return 0;
         words = last_words(log_path, log_start);
-        (void) text_format(ret_error, "the manager ended before it was ready (exit code %d)%s%s; its log is %s", status,
+        (void) text_format(ret_error,
+                           "the manager ended before it was ready (exit code %d)%s%s; its log is %s", status,
                            words ? ": " : "", words ? words : "", log_path);
         return -ESRCH;
 }
 
-static int spawn_manager(const Target *t, int ready_fd, int log_fd, pid_t *ret_pid, int *ret_pidfd, char **ret_error)
+static int spawn_manager(const Target *t, int ready_fd, int log_fd, pid_t *ret_pid, int *ret_pidfd,
+                         char **ret_error)
 {
         _cleanup_free_ char *path = NULL;
         _cleanup_close_ int exec_fd = -EBADF;
         const char *const argv[] = {
-                "iloaderd", "--base-dir", t->base, "--ready-fd", "3", "--idle-exit", IDLE_EXIT,
-                t->scope == TARGET_SOCKET ? "--socket" : NULL, t->socket, NULL,
+                "iloaderd", "--base-dir",  t->base,   "--ready-fd",
+                "3",        "--idle-exit", IDLE_EXIT, t->scope == TARGET_SOCKET ? "--socket" : NULL,
+                t->socket,  NULL,
         };
         SpawnOptions options = SPAWN_OPTIONS_INIT;
         int r;
 
         exec_fd = program_open_sibling("iloaderd", &path);
         if (exec_fd < 0) {
-                (void) text_format(ret_error, "cannot find iloaderd, the manager's program, beside this one: %s",
+                (void) text_format(ret_error,
+                                   "cannot find iloaderd, the manager's program, beside this one: %s",
                                    strerror(-exec_fd));
                 return exec_fd;
         }
@@ -266,10 +275,12 @@ static int connect_with_words(const Target *t, VarlinkClient **ret, char **ret_e
 
         r = endpoint_connect(t->socket, ret);
         if (r == -EPERM)
-                (void) text_format(ret_error, "the manager at %s belongs neither to you nor to root: not trusting it",
+                (void) text_format(ret_error,
+                                   "the manager at %s belongs neither to you nor to root: not trusting it",
                                    t->socket);
         else if (r < 0)
-                (void) text_format(ret_error, "cannot connect to the manager at %s: %s", t->socket, strerror(-r));
+                (void) text_format(ret_error, "cannot connect to the manager at %s: %s", t->socket,
+                                   strerror(-r));
         return r;
 }
 

@@ -23,7 +23,7 @@ void arguments_done(Arguments *a)
         strv_free(a->patterns);
         strv_free(a->excludes);
         strv_free(a->positional);
-        *a = (Arguments) { 0 };
+        *a = (Arguments){0};
 }
 
 /* Levenshtein's distance with one row; words longer than WORD_MAX are never near. */
@@ -70,7 +70,7 @@ const char *closest_word(const char *word, const char *const *candidates, size_t
 
 static int unknown_option(const struct Verb *verb, const char *given, size_t n, char **ret_error)
 {
-        const OptionSpec *tables[] = { verb ? verb->options : NULL, global_options };
+        const OptionSpec *tables[] = {verb ? verb->options : NULL, global_options};
         const char *names[WORD_MAX], *near;
         _cleanup_free_ char *word = strndup(given, n);
         size_t n_names = 0;
@@ -92,7 +92,8 @@ static int unknown_option(const struct Verb *verb, const char *given, size_t n, 
 static const OptionSpec *find_in(const OptionSpec *table, const char *name, size_t n, char letter)
 {
         for (; table && table->name; table++) {
-                if (letter ? table->letter == letter : strlen(table->name) == n && strncmp(table->name, name, n) == 0)
+                if (letter ? table->letter == letter
+                           : strlen(table->name) == n && strncmp(table->name, name, n) == 0)
                         return table;
         }
         return NULL;
@@ -132,7 +133,7 @@ static int parse_number(const OptionSpec *o, const char *text, OptionNumber *ret
                 return -ERANGE;
         if (o->kind == OPTION_MODE && v != 0400 && v != 0440 && v != 0444)
                 return -ERANGE;
-        *ret = (OptionNumber) { true, v };
+        *ret = (OptionNumber){true, v};
         return 0;
 }
 
@@ -145,7 +146,8 @@ static int refuse_value(const OptionSpec *o, const char *text, int error, char *
 
         switch (o->kind) {
         case OPTION_NUMBER:
-                what = streq(o->argument, "BYTES") ? "a whole number of bytes without a suffix" : "a whole number";
+                what = streq(o->argument, "BYTES") ? "a whole number of bytes without a suffix"
+                                                   : "a whole number";
                 break;
         case OPTION_SIZE:
                 what = "a number of bytes, or one with a binary suffix such as 512MiB or 32GiB";
@@ -169,8 +171,10 @@ static int refuse_value(const OptionSpec *o, const char *text, int error, char *
         if (r >= 0)
                 r = path_escape(text, &shown);
         if (r >= 0)
-                r = text_format(ret_error, "--%s takes %s%s, not '%s'%s", o->name, what, range ? range : "", shown,
-                                error == -ERANGE && !range && o->kind != OPTION_MODE ? ", which is out of range" : "");
+                r = text_format(
+                        ret_error, "--%s takes %s%s, not '%s'%s", o->name, what, range ? range : "", shown,
+                        error == -ERANGE && !range && o->kind != OPTION_MODE ? ", which is out of range"
+                                                                             : "");
         return r < 0 ? r : -EINVAL;
 }
 
@@ -196,7 +200,8 @@ static int set_value(const OptionSpec *o, const char *text, Arguments *a, char *
                 if (o->kind == OPTION_PATH) {
                         r = path_make_absolute(text, &copy);
                         if (r < 0) {
-                                (void) text_format(ret_error, "--%s: '%s' cannot be made an absolute path: %s", o->name,
+                                (void) text_format(ret_error,
+                                                   "--%s: '%s' cannot be made an absolute path: %s", o->name,
                                                    text, strerror(-r));
                                 return r == -ENOMEM ? r : -EINVAL;
                         }
@@ -212,7 +217,7 @@ static int set_value(const OptionSpec *o, const char *text, Arguments *a, char *
                 r = parse_fraction(text, &fraction);
                 if (r < 0)
                         return refuse_value(o, text, r, ret_error);
-                *(OptionFraction *) target = (OptionFraction) { true, fraction };
+                *(OptionFraction *) target = (OptionFraction){true, fraction};
                 return 0;
         default:
                 r = parse_number(o, text, target);
@@ -221,7 +226,8 @@ static int set_value(const OptionSpec *o, const char *text, Arguments *a, char *
 }
 
 /* One option at argv[*i]; moves *i behind it and its value. */
-static int parse_option(const struct Verb *verb, int argc, char *const *argv, int *i, Arguments *a, char **ret_error)
+static int parse_option(const struct Verb *verb, int argc, char *const *argv, int *i, Arguments *a,
+                        char **ret_error)
 {
         const char *word = argv[*i], *value = NULL, *equals = NULL;
         const OptionSpec *o;
@@ -356,7 +362,8 @@ int arguments_parse(const struct Verb *verb, int argc, char *const *argv, Argume
                 if (r < 0)
                         return r;
                 if (verb->flags & VERB_COMMAND) {
-                        /* Options of ours end at the name; all that follows one "--" belongs to the command. */
+                        /* Options of ours end at the name; all that follows one "--" belongs to the command.
+                         */
                         if (!options_ended && i < argc && streq(argv[i], "--"))
                                 i++;
                         a->command = argv + i;

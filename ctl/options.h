@@ -1,5 +1,5 @@
-/* The command line as values. Every option of every verb is a row of a table (ctl/verb.c), from which the parser, --help,
- * the completion and the manual's check are made. */
+/* The command line as values. Every option of every verb is a row of a table (ctl/verb.c), from which the
+ * parser, --help, the completion and the manual's check are made. */
 #pragma once
 
 #include <stdbool.h>
@@ -49,7 +49,8 @@ typedef struct Arguments {
         char *base_dir, *socket;
         char *name, *view, *pid_file, *log_file, *owner, *group, *cache_root;
         char **patterns, **excludes;
-        OptionNumber workers, chunk_size, max_memory_bytes, reserve_bytes, max_resident_bytes, max_bytes, repeat, mode;
+        OptionNumber workers, chunk_size, max_memory_bytes, reserve_bytes, max_resident_bytes, max_bytes,
+                repeat, mode;
         OptionNumber idle_ttl, ttl, wait_timeout, timeout; /* microseconds */
         OptionFraction max_memory_fraction;
         char **positional;    /* owned; without a name that was given first */
@@ -61,11 +62,11 @@ void arguments_done(Arguments *a);
 
 struct Verb;
 
-/* Options before the verb: *ret_next is the verb's index in argv, or argc. On -EINVAL *ret_error (owned) says what is
- * wrong and what to do. */
+/* Options before the verb: *ret_next is the verb's index in argv, or argc. On -EINVAL *ret_error (owned) says
+ * what is wrong and what to do. */
 int arguments_parse_global(int argc, char *const *argv, Arguments *a, int *ret_next, char **ret_error);
-/* Options and operands after the verb, adding to what was found before it; argv[0] is the first of them. Checks the
- * number of operands and the cache's name. Returns at --help at once. */
+/* Options and operands after the verb, adding to what was found before it; argv[0] is the first of them.
+ * Checks the number of operands and the cache's name. Returns at --help at once. */
 int arguments_parse(const struct Verb *verb, int argc, char *const *argv, Arguments *a, char **ret_error);
 
 /* What was probably meant: the candidate with the least edit distance, NULL where none is near. */

@@ -31,13 +31,15 @@ static int add_all(struct json_object *o, const Arguments *a, const char *source
         if ((r = json_add_string(o, "name", a->name)) < 0 || (r = add_path(o, "source", source)) < 0 ||
             (r = add_path(o, "view", a->view)) < 0 || (r = add_path(o, "pidFile", a->pid_file)) < 0 ||
             (r = add_path(o, "logFile", a->log_file)) < 0 || (r = add_strv(o, "patterns", a->patterns)) < 0 ||
-            (r = add_strv(o, "excludes", a->excludes)) < 0 || (r = add_number(o, "workers", &a->workers)) < 0 ||
+            (r = add_strv(o, "excludes", a->excludes)) < 0 ||
+            (r = add_number(o, "workers", &a->workers)) < 0 ||
             (r = add_number(o, "chunkSize", &a->chunk_size)) < 0 ||
             (r = add_number(o, "maxMemoryBytes", &a->max_memory_bytes)) < 0 ||
             (r = add_number(o, "reserveBytes", &a->reserve_bytes)) < 0 ||
             (r = add_number(o, "maxResidentBytes", &a->max_resident_bytes)) < 0 ||
-            (r = add_number(o, "idleTTLUSec", &a->idle_ttl)) < 0 || (r = add_number(o, "mode", &a->mode)) < 0 ||
-            (r = json_add_string(o, "owner", a->owner)) < 0 || (r = json_add_string(o, "group", a->group)) < 0)
+            (r = add_number(o, "idleTTLUSec", &a->idle_ttl)) < 0 ||
+            (r = add_number(o, "mode", &a->mode)) < 0 || (r = json_add_string(o, "owner", a->owner)) < 0 ||
+            (r = json_add_string(o, "group", a->group)) < 0)
                 return r;
         if (a->max_memory_fraction.set &&
             (r = json_add_double(o, "maxMemoryFraction", a->max_memory_fraction.value)) < 0)
@@ -85,8 +87,8 @@ int client_wait(VarlinkClient *c, int extra_fd, usec_t deadline, VarlinkReply *r
 {
         for (;;) {
                 struct pollfd p[] = {
-                        { .fd = varlink_client_get_fd(c), .events = POLLIN },
-                        { .fd = extra_fd, .events = POLLIN },
+                        {.fd = varlink_client_get_fd(c), .events = POLLIN},
+                        {.fd = extra_fd, .events = POLLIN},
                 };
                 struct timespec timeout, *t = NULL;
                 usec_t now;

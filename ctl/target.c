@@ -13,7 +13,7 @@ void targets_done(Targets *t)
                 free(t->items[i].socket);
                 free(t->items[i].base);
         }
-        *t = (Targets) { 0 };
+        *t = (Targets){0};
 }
 
 static int target_add(Targets *t, TargetScope scope, const char *socket, const char *base)
@@ -24,7 +24,7 @@ static int target_add(Targets *t, TargetScope scope, const char *socket, const c
         b = base ? strdup(base) : NULL;
         if (!s || (base && !b))
                 return -ENOMEM;
-        t->items[t->n++] = (Target) { .scope = scope, .socket = TAKE_PTR(s), .base = TAKE_PTR(b) };
+        t->items[t->n++] = (Target){.scope = scope, .socket = TAKE_PTR(s), .base = TAKE_PTR(b)};
         return 0;
 }
 
@@ -92,10 +92,11 @@ static int check_length(const Target *t, char **ret_error)
 
         if (n <= ENDPOINT_SOCKET_MAX)
                 return 0;
-        r = text_format(ret_error,
-                        "socket path %s has %zu bytes, but at most %u fit a Unix socket's address: use a shorter "
-                        "--base-dir or --socket",
-                        t->socket, n, ENDPOINT_SOCKET_MAX);
+        r = text_format(
+                ret_error,
+                "socket path %s has %zu bytes, but at most %u fit a Unix socket's address: use a shorter "
+                "--base-dir or --socket",
+                t->socket, n, ENDPOINT_SOCKET_MAX);
         return r < 0 ? r : -EINVAL;
 }
 
@@ -111,7 +112,7 @@ static int add_default(Targets *t, const Arguments *a, bool admin, TargetUse use
 
 int targets_resolve(const Arguments *a, bool admin, TargetUse use, Targets *ret, char **ret_error)
 {
-        _cleanup_targets_ Targets t = { 0 };
+        _cleanup_targets_ Targets t = {0};
         const char *environment = getenv("ILOADER_SOCKET");
         int r;
 
@@ -140,7 +141,7 @@ int targets_resolve(const Arguments *a, bool admin, TargetUse use, Targets *ret,
                 t.n = 1;
         }
         *ret = t;
-        t = (Targets) { 0 };
+        t = (Targets){0};
         return 0;
 }
 

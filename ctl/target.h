@@ -35,9 +35,9 @@ typedef enum TargetUse {
         TARGET_MAKES,   /* start: the user's own where none is named and the program is iloader */
 } TargetUse;
 
-/* --socket, --base-dir, --system, --user, $ILOADER_SOCKET in this order; else the user's own (iloader) or the system's
- * (iloaderctl, admin). -EINVAL with *ret_error (owned) in words: options that contradict one another, a socket path
- * that is too long. */
+/* --socket, --base-dir, --system, --user, $ILOADER_SOCKET in this order; else the user's own (iloader) or the
+ * system's (iloaderctl, admin). -EINVAL with *ret_error (owned) in words: options that contradict one
+ * another, a socket path that is too long. */
 int targets_resolve(const struct Arguments *a, bool admin, TargetUse use, Targets *ret, char **ret_error);
 
 /* "your own manager", "the system's manager", "the manager at PATH"-like words: for messages, static. */

@@ -1,4 +1,5 @@
-/* The one table of verbs: dispatch, operands, options, --help, the completion and the manual's check come from it. */
+/* The one table of verbs: dispatch, operands, options, --help, the completion and the manual's check come
+ * from it. */
 #pragma once
 
 #include "ctl/options.h"
@@ -28,11 +29,11 @@ typedef struct Verb {
         VerbFlags flags;
         const char *operand; /* how messages call the operands beside the name */
         unsigned min_operands, max_operands;
-        const OptionSpec *options; /* ends with an entry without a name; NULL: none */
+        const OptionSpec *options;       /* ends with an entry without a name; NULL: none */
         int (*run)(const Invocation *i); /* returns the exit code */
 } Verb;
 
-extern const Verb verb_table[]; /* ends with an entry without a name */
+extern const Verb verb_table[];           /* ends with an entry without a name */
 extern const OptionSpec global_options[]; /* likewise; before and after every verb */
 
 const Verb *verb_find(const char *name);
