@@ -794,7 +794,7 @@ static void test_refusals(void **state)
         refuse(&c, "pidFile", below(&c, "model/worker.pid"), 0, "LoadFailed", "inside the source");
         refuse(&c, "logFile", below(&c, "model/worker.log"), 0, "LoadFailed", "inside the source");
         refuse(&c, "pidFile", below(&c, "nowhere/worker.pid"), 0, "LoadFailed", "pid file");
-        refuse(&c, "logFile", below(&c, "view"), 0, "LoadFailed", "nothing");
+        refuse(&c, "logFile", below(&c, "nowhere/worker.log"), 0, "LoadFailed", "log file");
 }
 
 /* What is there and isn't ours stays as it is. */
