@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-
 import socket
 import subprocess
 import sys

@@ -31,7 +31,8 @@ extern char **environ;
 static int report_main(int out)
 {
         _cleanup_free_ char *status = NULL, *directory = getcwd(NULL, 0);
-        static const char *const fields[] = {"SigBlk:", "SigIgn:", "SigCgt:", "Uid:", "Gid:", "Groups:", "CapEff:"};
+        static const char *const fields[] = {
+                "SigBlk:", "SigIgn:", "SigCgt:", "Uid:", "Gid:", "Groups:", "CapEff:"};
         struct dirent *entry;
         gid_t groups[64];
         size_t i;
@@ -83,8 +84,8 @@ static int sibling_main(const char *name, int out)
         return 0;
 }
 
-/* "orphan FD": starts a child that holds FD, with a death signal and, where that can be, as another user, which clears
- * a signal that was set too early; and ends itself. */
+/* "orphan FD": starts a child that holds FD, with a death signal and, where that can be, as another user,
+ * which clears a signal that was set too early; and ends itself. */
 static int orphan_main(int out)
 {
         char *const argv[] = {(char *) "test", (char *) "hold", (char *) "3", NULL};
@@ -269,7 +270,8 @@ static int text_file(const char *text)
 }
 
 /* The child of "cat FROM TO" with these descriptors; what came out of out. */
-static void run_cat(const SpawnOptions *given, const char *from, const char *to, int out, const char *expected)
+static void run_cat(const SpawnOptions *given, const char *from, const char *to, int out,
+                    const char *expected)
 {
         char *const argv[] = {(char *) "test", (char *) "cat", (char *) from, (char *) to, NULL};
         SpawnOptions options = *given;
@@ -297,7 +299,8 @@ static void test_shuffle(void **state)
 
         for (i = 0; i < 4; i++)
                 sources[i] = text_file(texts[i]);
-        /* Turned around, and turned by one: whatever the numbers are, they overlap with 3 to 6 or with each other. */
+        /* Turned around, and turned by one: whatever the numbers are, they overlap with 3 to 6 or with each
+         * other. */
         for (k = 0; k < 2; k++)
                 for (i = 0; i < 4; i++) {
                         SpawnOptions options = SPAWN_OPTIONS_INIT;
