@@ -77,11 +77,11 @@ class Background:
     """A program that runs beside the test. Use as a context manager: it is killed at the end."""
 
     def __init__(self, *argv, env=None, cwd=None, stdin=subprocess.DEVNULL, limits=None, ignore_signals=(), pass_fds=(),
-                 user=None):
+                 user=None, stderr=subprocess.PIPE):
         who = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": user[2]}
         self.argv = argv
         self.process = subprocess.Popen([os.fspath(a) for a in argv], stdin=stdin, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env=env, cwd=cwd, pass_fds=pass_fds,
+                                        stderr=stderr, env=env, cwd=cwd, pass_fds=pass_fds,
                                         preexec_fn=_before_exec(limits or {}, True, ignore_signals), **who)
         self.pid = self.process.pid
         self._out = b""
@@ -111,7 +111,7 @@ class Background:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{' '.join(map(str, self.argv))} did not end within {timeout} s") from None
         result = Result(self.argv, exit_code(self.process.returncode), (self._out + out).decode(errors="replace"),
-                        err.decode(errors="replace"), time.monotonic() - started)
+                        (err or b"").decode(errors="replace"), time.monotonic() - started)
         tap.note(str(result))
         return result
 

@@ -131,13 +131,16 @@ class Product:
         read_end, write_end = os.pipe()
         argv = [*prefix, program or self.libexec / "iloaderd", "--base-dir", self.base, "--idle-exit", idle_exit,
                 "--ready-fd", str(write_end), *arguments]
-        daemon = process.Background(*argv, env={**self.env, **(env or {})}, limits=limits, user=self.user,
-                                    pass_fds=(write_end, *pass_fds))
+        # Into a file: nobody reads a pipe meanwhile.
+        with open(self.root / f"manager{len(self._background)}.log", "ab") as log:
+            daemon = process.Background(*argv, env={**self.env, **(env or {})}, limits=limits, user=self.user,
+                                        pass_fds=(write_end, *pass_fds), stderr=log)
         self._background.append(daemon)
         os.close(write_end)
         with open(read_end, "rb") as ready:
             if not ready.read(1):
-                raise AssertionError(f"the manager did not come up\n{daemon.wait()}")
+                raise AssertionError(f"the manager did not come up\n{daemon.wait()}\n"
+                                     + pathlib.Path(log.name).read_text(errors="replace"))
         return daemon
 
     def _ours(self, program):
@@ -230,7 +233,7 @@ class Product:
 
     def _sanitizer_reports(self):
         reports = []
-        for directory, _, names in os.walk(self.base):
+        for directory, _, names in os.walk(self.root):
             for name in names:
                 path = pathlib.Path(directory, name)
                 if path.is_symlink() or path.suffix != ".log":
@@ -257,7 +260,7 @@ class Product:
 
     def __exit__(self, kind, value, _traceback):
         if kind:
-            for path in self.base.glob("**/*.log"):
+            for path in self.root.glob("**/*.log"):
                 with contextlib.suppress(OSError):
                     tap.note(f"--- {path}\n{path.read_text(errors='replace')}")
         self.close(check=kind is None)
