@@ -26,7 +26,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 /* Looking for leaks stops the process with ptrace, which the filter answers with its end. */
-const char *__asan_default_options(void);
+_public_ const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
         return "detect_leaks=0";
