@@ -48,7 +48,7 @@ define link
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 endef
 $(B)/iloaderd: $(DAEMON_OBJ) $(ARCHIVES)
-	$(link) $(LIBS_SYSTEMD) $(LIBS_JSON) $(LIBS_GCRYPT) $(LIBS_INIH) $(LIBS_SECCOMP)
+	$(link) $(LIBS_SYSTEMD) $(LIBS_JSON) $(LIBS_GCRYPT) $(LIBS_INIH) $(LIBS_SECCOMP) -lm
 $(B)/iloader-worker: $(WORKER_OBJ) $(ARCHIVES)
 	$(link) $(LIBS_JSON) $(LIBS_GCRYPT) $(LIBS_SECCOMP) $(LIBS_SYSTEMD)
 $(B)/iloader: $(CTL_OBJ) $(LIB_OBJ) $(ARCHIVES)
@@ -69,7 +69,7 @@ $(B)/libctl.a: $(CTL_LIB) ; $(archive)
 $(B)/liblib.a: $(LIB_OBJ) ; $(archive)
 $(B)/tests/test-%: $(B)/tests/unit/test-%.o $(ARCHIVES) $(B)/libdaemon.a $(B)/libworker.a $(B)/libctl.a $(B)/liblib.a
 	@mkdir -p $(@D)
-	$(link) $(LIBS) $(LIBS_CMOCKA)
+	$(link) $(LIBS) $(LIBS_CMOCKA) -lm
 unit-tests: $(UNIT_TESTS)
 
 include tests/tests.mk
