@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 
-#define DIGEST_SIZE 32U
+#define DIGEST_SIZE    32U
 #define DIGEST_HEX_MAX 65
 
 typedef struct Digest Digest;

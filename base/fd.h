@@ -18,14 +18,15 @@ int fd_pread_full(int fd, void *buffer, size_t n, uint64_t offset);
 int fd_write_full(int fd, const void *buffer, size_t n);
 int fd_pwrite_full(int fd, const void *buffer, size_t n, uint64_t offset);
 
-/* Reads a whole file of at most max bytes; *ret is NUL-terminated and the caller's to free. -EFBIG where larger.
- * ret_size may be NULL. */
+/* Reads a whole file of at most max bytes; *ret is NUL-terminated and the caller's to free. -EFBIG where
+ * larger. ret_size may be NULL. */
 int fd_read_file(int fd, size_t max, char **ret, size_t *ret_size);
-/* The same for a path below a directory (AT_FDCWD allowed), opened O_NOFOLLOW. Only regular files: -EISDIR, -EINVAL. */
+/* The same for a path below a directory (AT_FDCWD allowed), opened O_NOFOLLOW. Only regular files: -EISDIR,
+ * -EINVAL. */
 int fd_read_file_at(int dirfd, const char *path, size_t max, char **ret, size_t *ret_size);
 
-/* Replaces the file atomically: a temporary file beside it, fsync where sync is set, rename. mode as it is, whatever
- * the umask. */
+/* Replaces the file atomically: a temporary file beside it, fsync where sync is set, rename. mode as it is,
+ * whatever the umask. */
 int fd_write_file_at(int dirfd, const char *name, const void *data, size_t n, mode_t mode, bool sync);
 
 /* A close-on-exec duplicate, numbered 3 or more. */
@@ -50,10 +51,12 @@ int fd_set_take(FdSet *set, int fd);
 int fd_set_steal_first(FdSet *set);
 #define _cleanup_fd_set_ _cleanup_(fd_set_done)
 
-/* Raises the soft RLIMIT_NOFILE to the hard one; returns 0 and the previous soft limit in *ret_previous (may be NULL). */
+/* Raises the soft RLIMIT_NOFILE to the hard one; returns 0 and the previous soft limit in *ret_previous (may
+ * be NULL). */
 int fd_limit_raise(uint64_t *ret_previous);
 
-/* Closes every descriptor of 3 and more except the listed ones (sorted or not). For use between fork and exec. */
+/* Closes every descriptor of 3 and more except the listed ones (sorted or not). For use between fork and
+ * exec. */
 int fd_close_all_except(const int *keep, size_t n_keep);
 /* The same from first on instead of 3. Allocates nothing. */
 int fd_close_from_except(int first, const int *keep, size_t n_keep);

@@ -1,15 +1,15 @@
-/* Messages for the operator: structured journal entries where journald listens, plain lines on stderr elsewhere.
- * sd_journal_sendv(3), systemd.journal-fields(7). Only programs log; libraries return. */
+/* Messages for the operator: structured journal entries where journald listens, plain lines on stderr
+ * elsewhere. sd_journal_sendv(3), systemd.journal-fields(7). Only programs log; libraries return. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <syslog.h>
 
 #include "base/cleanup.h"
 
 typedef enum LogTarget {
-        LOG_TARGET_AUTO,    /* the journal where stderr is connected to it or we are a service, else stderr */
+        LOG_TARGET_AUTO, /* the journal where stderr is connected to it ($JOURNAL_STREAM), else stderr */
         LOG_TARGET_JOURNAL,
         LOG_TARGET_STDERR,
 } LogTarget;
@@ -27,6 +27,7 @@ int log_full(int level, int error, const char *format, ...) _printf_(3, 4);
 #define log_info(...)           ((void) log_full(LOG_INFO, 0, __VA_ARGS__))
 #define log_debug(...)          ((void) log_full(LOG_DEBUG, 0, __VA_ARGS__))
 
-/* One structured entry. fields: NULL-terminated "KEY=value" strings beside MESSAGE and MESSAGE_ID (32 hex digits,
- * NULL: none). On stderr only the message is shown. */
-void log_entry(int level, const char *message_id, char *const *fields, const char *format, ...) _printf_(4, 5);
+/* One structured entry. fields: NULL-terminated "KEY=value" strings beside MESSAGE and MESSAGE_ID (32 hex
+ * digits, NULL: none). On stderr only the message is shown. */
+void log_entry(int level, const char *message_id, char *const *fields, const char *format, ...)
+        _printf_(4, 5);

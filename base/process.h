@@ -16,14 +16,15 @@ typedef struct ProcessInfo {
 
 int pidfd_open_pid(pid_t pid);
 int pidfd_send_signal_to(int pidfd, int sig);
-/* Whether the descriptor is a pidfd at all, and which pid: -EINVAL where it is none, -ESRCH where the process has
- * ended, -EREMOTE where it isn't visible in our pid namespace. */
+/* Whether the descriptor is a pidfd at all, and which pid: -EINVAL where it is none, -ESRCH where the process
+ * has ended, -EREMOTE where it isn't visible in our pid namespace. */
 int pidfd_get_pid(int pidfd, pid_t *ret);
 /* Fills the whole record for a live process, checked after reading that it is still the same one. */
 int pidfd_get_info(int pidfd, ProcessInfo *ret);
 /* 1 where the process has ended (zombies count), 0 where it lives. */
 int pidfd_has_exited(int pidfd);
-/* Waits for a child by pidfd; *ret_status is as waitid's: exit code, or 128 + signal. -ETIMEDOUT past the deadline. */
+/* Waits for a child by pidfd; *ret_status is as waitid's: exit code, or 128 + signal. -ETIMEDOUT past the
+ * deadline. */
 int pidfd_wait(int pidfd, usec_t deadline, int *ret_status);
 
 int process_start_time(pid_t pid, uint64_t *ret);

@@ -1,5 +1,5 @@
-/* Strict parsers of sizes, numbers, fractions and times, and their formatting for people. None accepts signs, blanks,
- * hexadecimal, exponents or anything after the value: -EINVAL; -ERANGE where it does not fit. */
+/* Strict parsers of sizes, numbers, fractions and times, and their formatting for people. None accepts signs,
+ * blanks, hexadecimal, exponents or anything after the value: -EINVAL; -ERANGE where it does not fit. */
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,8 @@ int parse_u64_range(const char *s, uint64_t min, uint64_t max, uint64_t *ret);
 int parse_size(const char *s, uint64_t *ret);
 /* "0.9", "1", "0.05": 0 < f <= 1, digits and at most one point. */
 int parse_fraction(const char *s, double *ret);
-/* Seconds with up to six decimals ("3600", "2.5"), into microseconds; "infinity" where allowed by the caller. */
+/* Seconds with up to six decimals ("3600", "2.5"), into microseconds; "infinity" is USEC_INFINITY, which
+ * callers that need an end refuse. */
 int parse_seconds(const char *s, usec_t *ret);
 /* yes/no, true/false, on/off, 1/0. */
 int parse_boolean(const char *s);

@@ -20,7 +20,7 @@ static void hash(const char *data, size_t n, size_t step, char ret[static DIGEST
 }
 
 /* The examples that come with FIPS 180. */
-static void test_vectors(void **state)
+static void test_vectors(_unused_ void **state)
 {
         static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         _cleanup_free_ char *million = NULL;
@@ -39,7 +39,7 @@ static void test_vectors(void **state)
         assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-static void test_integers(void **state)
+static void test_integers(_unused_ void **state)
 {
         _cleanup_(digest_freep) Digest *d = NULL;
         char a[DIGEST_HEX_MAX], b[DIGEST_HEX_MAX];
@@ -51,7 +51,7 @@ static void test_integers(void **state)
         assert_string_equal(a, b);
 }
 
-static void test_strings_are_framed(void **state)
+static void test_strings_are_framed(_unused_ void **state)
 {
         _cleanup_(digest_freep) Digest *x = NULL, *y = NULL;
         char a[DIGEST_HEX_MAX], b[DIGEST_HEX_MAX];

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "tests/unit/scratch.h"
 
-static void test_read_full(void **state)
+static void test_read_full(_unused_ void **state)
 {
         _cleanup_close_ int in = -EBADF, out = -EBADF;
         int pair[2];
@@ -31,7 +31,7 @@ static void test_read_full(void **state)
         assert_memory_equal(buffer, "abcd", 4);
         assert_int_equal(fd_read_full(in, buffer, 0), 0);
         /* Two bytes are there, and then the end. */
-        out = close_fd(out);
+        (void) close_fd(TAKE_FD(out));
         assert_int_equal(fd_read_full(in, buffer, 3), -EIO);
         assert_int_equal(fd_read_full(-EBADF, buffer, 1), -EBADF);
         assert_int_equal(fd_write_full(in, "x", 1), -EBADF);
@@ -49,7 +49,7 @@ static void *write_slowly(void *p)
         return NULL;
 }
 
-static void test_read_full_nonblocking(void **state)
+static void test_read_full_nonblocking(_unused_ void **state)
 {
         _cleanup_close_ int in = -EBADF, out = -EBADF;
         char buffer[11] = "";
@@ -67,7 +67,7 @@ static void test_read_full_nonblocking(void **state)
         assert_string_equal(buffer, "0123456789");
 }
 
-static void test_offsets(void **state)
+static void test_offsets(_unused_ void **state)
 {
         _cleanup_close_ int fd = memfd_create("test", MFD_CLOEXEC);
         char buffer[4] = "";
@@ -82,7 +82,7 @@ static void test_offsets(void **state)
         assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
 }
 
-static void test_read_file(void **state)
+static void test_read_file(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_free_ char *text = NULL, *empty = NULL, *proc = NULL, *large = NULL, *pattern = NULL;
@@ -116,7 +116,7 @@ static void test_read_file(void **state)
         assert_null(none);
 }
 
-static void test_read_file_refusals(void **state)
+static void test_read_file_refusals(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         char *none = NULL;
@@ -152,7 +152,7 @@ static unsigned count(const Scratch *s)
         return n;
 }
 
-static void test_write_file(void **state)
+static void test_write_file(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_close_ int old = -EBADF, path_fd = -EBADF;
@@ -189,7 +189,7 @@ static void test_write_file(void **state)
         assert_int_equal(count(&s), 3);
 }
 
-static void test_write_file_refusals(void **state)
+static void test_write_file_refusals(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF}, outside = {.fd = -EBADF};
         _cleanup_free_ char *text = NULL;
@@ -217,7 +217,7 @@ static void test_write_file_refusals(void **state)
         assert_string_equal(text, "kept");
 }
 
-static void test_duplicates(void **state)
+static void test_duplicates(_unused_ void **state)
 {
         _cleanup_close_ int fd = memfd_create("test", 0), dup = -EBADF, own = -EBADF;
         char c = 0;
@@ -251,7 +251,7 @@ static void test_duplicates(void **state)
         assert_int_equal(fd_set_cloexec(-EBADF, true), -EBADF);
 }
 
-static void test_set(void **state)
+static void test_set(_unused_ void **state)
 {
         FdSet set = {0};
         int fds[20], stolen;
@@ -352,17 +352,17 @@ static int close_all_by_listing(void)
         return close_all();
 }
 
-static void test_limits(void **state)
+static void test_limits(_unused_ void **state)
 {
         assert_int_equal(run_child(raise_limit), 0);
 }
 
-static void test_close_all(void **state)
+static void test_close_all(_unused_ void **state)
 {
         assert_int_equal(run_child(close_all), 0);
 }
 
-static void test_close_all_by_listing(void **state)
+static void test_close_all_by_listing(_unused_ void **state)
 {
         int r = run_child(close_all_by_listing);
 
@@ -371,7 +371,7 @@ static void test_close_all_by_listing(void **state)
         assert_int_equal(r, 0);
 }
 
-static void test_wait(void **state)
+static void test_wait(_unused_ void **state)
 {
         _cleanup_close_ int in = -EBADF, out = -EBADF;
         usec_t start = now_monotonic();
@@ -389,7 +389,7 @@ static void test_wait(void **state)
         /* What is ready is told even past the deadline. */
         assert_int_equal(fd_wait(in, POLLIN, 0), POLLIN);
         assert_int_equal(fd_wait(in, POLLIN, USEC_INFINITY - 1), POLLIN);
-        out = close_fd(out);
+        (void) close_fd(TAKE_FD(out));
         assert_true(fd_wait(in, POLLIN, USEC_INFINITY) & POLLHUP);
         assert_int_equal(fd_wait(-EBADF, POLLIN, USEC_INFINITY), -EBADF);
         assert_int_equal(fd_wait(pair[1], POLLIN, USEC_INFINITY), -EBADF);

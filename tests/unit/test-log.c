@@ -47,7 +47,7 @@ static char *capture_end(Capture *c)
         return text;
 }
 
-static void test_stderr(void **state)
+static void test_stderr(_unused_ void **state)
 {
         char *const fields[] = {(char *) "ILOADER_CACHE=qwen", NULL};
         _cleanup_free_ char *text = NULL;
@@ -75,7 +75,7 @@ static void test_stderr(void **state)
         assert_int_equal(r[3], ERANGE);
 }
 
-static void test_levels(void **state)
+static void test_levels(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL, *nothing = NULL;
         Capture c;
@@ -95,7 +95,7 @@ static void test_levels(void **state)
         assert_string_equal(text, "tester: seen 1\n");
 }
 
-static void test_control_characters(void **state)
+static void test_control_characters(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL, *large = NULL, *long_text = NULL;
         Capture c;
@@ -117,7 +117,7 @@ static void test_control_characters(void **state)
 }
 
 /* $JOURNAL_STREAM of a parent whose stderr is no longer ours says nothing. */
-static void test_stale_stream(void **state)
+static void test_stale_stream(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL, *stream = NULL;
         struct stat st;
@@ -250,7 +250,7 @@ static int run_child(int (*f)(void))
         return WEXITSTATUS(status);
 }
 
-static void test_journal(void **state)
+static void test_journal(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL;
         Capture c;
@@ -265,7 +265,7 @@ static void test_journal(void **state)
         assert_string_equal(text, "");
 }
 
-static void test_without_journal(void **state)
+static void test_without_journal(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL;
         Capture c;

@@ -14,7 +14,7 @@
 #include "base/memfd.h"
 #include "tests/unit/scratch.h"
 
-static void test_sealed(void **state)
+static void test_sealed(_unused_ void **state)
 {
         _cleanup_close_ int fd = -EBADF, reader = -EBADF;
         char link[64], target[512];
@@ -55,7 +55,7 @@ static void test_sealed(void **state)
         assert_int_equal(memfd_verify(reader, 8), 0);
 }
 
-static void test_name_is_cut(void **state)
+static void test_name_is_cut(_unused_ void **state)
 {
         _cleanup_close_ int fd = -EBADF, empty = -EBADF;
         char name[1000];
@@ -68,7 +68,7 @@ static void test_name_is_cut(void **state)
         assert_true(empty >= 0);
 }
 
-static void test_no_execute_bits(void **state)
+static void test_no_execute_bits(_unused_ void **state)
 {
         _cleanup_close_ int fd = memfd_new("code");
         struct stat st;
@@ -79,7 +79,7 @@ static void test_no_execute_bits(void **state)
         assert_int_equal(st.st_mode & 07777, 0644);
 }
 
-static void test_group(void **state)
+static void test_group(_unused_ void **state)
 {
         _cleanup_close_ int fd = memfd_new("grouped");
         struct stat st;
@@ -93,7 +93,7 @@ static void test_group(void **state)
         assert_int_equal(st.st_mode & 07777, 0440);
 }
 
-static void test_busy(void **state)
+static void test_busy(_unused_ void **state)
 {
         _cleanup_close_ int fd = memfd_new("mapped");
         void *map;
@@ -107,7 +107,7 @@ static void test_busy(void **state)
         assert_int_equal(memfd_seal(fd, 0400, (gid_t) -1), 0);
 }
 
-static void test_data(void **state)
+static void test_data(_unused_ void **state)
 {
         _cleanup_close_ int fd = -EBADF, reader = -EBADF, empty = -EBADF;
         char buffer[4] = "";
@@ -128,7 +128,7 @@ static void test_data(void **state)
 }
 
 /* What a peer might try to pass for a resident file. */
-static void test_verify_refuses(void **state)
+static void test_verify_refuses(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_close_ int writable = -EBADF, unsealed = -EBADF, unsealed_reader = -EBADF, partly = -EBADF;

@@ -17,27 +17,12 @@
 #include "base/text.h"
 #include "tests/unit/scratch.h"
 
-static void test_names(void **state)
+static void test_names(_unused_ void **state)
 {
         static const char *const good[] = {"q", "qwen", "Qwen3-8B", "a.b_c-d", "0", "a-", "a."};
-        static const char *const bad[] = {"",
-                                          ".",
-                                          "..",
-                                          ".hidden",
-                                          "-x",
-                                          "_x",
-                                          "a..b",
-                                          "a/b",
-                                          "a b",
-                                          "a\n",
-                                          "\xc3\xa9",
-                                          "a\xc3\xa9",
-                                          "a*",
-                                          "a\\",
-                                          "../up",
-                                          "a/..",
-                                          "a\x7f"
-                                          "b"};
+        static const char *const bad[] = {"",     ".",   "..",    ".hidden", "-x",       "_x",
+                                          "a..b", "a/b", "a b",   "a\n",     "\xc3\xa9", "a\xc3\xa9",
+                                          "a*",   "a\\", "../up", "a/..",    "a\x7f-"};
         char longest[CACHE_NAME_MAX + 2];
         const char *reason = NULL;
         size_t i;
@@ -59,7 +44,7 @@ static void test_names(void **state)
         assert_non_null(strstr(reason, "longer"));
 }
 
-static void test_kinds(void **state)
+static void test_kinds(_unused_ void **state)
 {
         static const char *const normal[] = {"a", "a/b", "...", "a/.b", "a\nb", "..a"};
         static const char *const other[] = {"",     "/",   "/a",  "a/",     ".",   "..",
@@ -82,7 +67,7 @@ static void test_kinds(void **state)
                 assert_false(path_is_normal_relative(other[i]));
 }
 
-static void test_normalize(void **state)
+static void test_normalize(_unused_ void **state)
 {
         static const char *const cases[][2] = {
                 {"/", "/"},
@@ -124,7 +109,7 @@ static void test_normalize(void **state)
         assert_string_equal(absolute, expected);
 }
 
-static void test_join_split(void **state)
+static void test_join_split(_unused_ void **state)
 {
         _cleanup_free_ char *a = NULL, *b = NULL, *parent = NULL, *root = NULL, *none = NULL;
         const char *name = NULL, *path = "/a/bc";
@@ -145,7 +130,7 @@ static void test_join_split(void **state)
         assert_null(none);
 }
 
-static void test_below(void **state)
+static void test_below(_unused_ void **state)
 {
         assert_true(path_is_below("/a", "/a"));
         assert_true(path_is_below("/a/b", "/a"));
@@ -157,7 +142,7 @@ static void test_below(void **state)
         assert_false(path_is_below("/a", "/a/b"));
 }
 
-static void test_escape(void **state)
+static void test_escape(_unused_ void **state)
 {
         static const char *const cases[][2] = {
                 {"/plain path/\xc3\xa9", "/plain path/\xc3\xa9"},
@@ -350,7 +335,7 @@ static void compare(int rootfd, const char *path, int flags)
                          kernel, walk);
 }
 
-static void test_walk_equals_kernel(void **state)
+static void test_walk_equals_kernel(_unused_ void **state)
 {
         static const int flags[] = {
                 O_RDONLY,
@@ -374,7 +359,7 @@ static void test_walk_equals_kernel(void **state)
                         compare(s.fd, tree_paths[i], flags[k]);
 }
 
-static void test_walk_equals_kernel_in_proc(void **state)
+static void test_walk_equals_kernel_in_proc(_unused_ void **state)
 {
         static const char *const paths[] = {
                 "proc/self/exe",    "proc/self/cwd",    "proc/self/cwd/",    "proc/self/root/etc",
@@ -401,7 +386,7 @@ static void test_walk_equals_kernel_in_proc(void **state)
 typedef int (*OpenInRoot)(int rootfd, const char *path, int flags, mode_t mode);
 static const OpenInRoot both[] = {path_open_in_root, path_open_in_root_walk};
 
-static void test_stays_below(void **state)
+static void test_stays_below(_unused_ void **state)
 {
         size_t i;
 
@@ -424,7 +409,7 @@ static void test_stays_below(void **state)
         }
 }
 
-static void test_create(void **state)
+static void test_create(_unused_ void **state)
 {
         size_t i;
 
@@ -456,7 +441,7 @@ static void test_create(void **state)
         }
 }
 
-static void test_too_long(void **state)
+static void test_too_long(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         char path[PATH_MAX + 2];
@@ -474,7 +459,7 @@ static void test_too_long(void **state)
 }
 
 /* A link that somebody else put into a directory like /tmp. */
-static void test_protected_link(void **state)
+static void test_protected_link(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_close_ int through = -EBADF, mine = -EBADF;
@@ -508,7 +493,7 @@ static int run_denied(int rootfd, uint32_t error)
         return fd < 0 ? -fd : 0;
 }
 
-static void test_falls_back(void **state)
+static void test_falls_back(_unused_ void **state)
 {
         static const uint32_t errors[] = {EPERM, ENOSYS};
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
@@ -530,7 +515,7 @@ static void test_falls_back(void **state)
         }
 }
 
-static void test_make_directories(void **state)
+static void test_make_directories(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_close_ int fd = -EBADF, again = -EBADF, linked = -EBADF, root = -EBADF;
@@ -567,7 +552,7 @@ static void test_make_directories(void **state)
         assert_int_equal(fstatat(s.fd, "missing", &st, 0), -1);
 }
 
-static void test_remove_tree(void **state)
+static void test_remove_tree(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF}, outside = {.fd = -EBADF};
         struct stat st;

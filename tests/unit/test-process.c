@@ -74,7 +74,7 @@ static void child_done(Child *c)
                 .pid = -1, .pidfd = -EBADF, .leash = -EBADF                                                  \
         }
 
-static void test_info(void **state)
+static void test_info(_unused_ void **state)
 {
         _cleanup_(child_done) Child c = CHILD_INIT;
         ProcessInfo info, self;
@@ -97,7 +97,7 @@ static void test_info(void **state)
 }
 
 /* Names that would mislead a careless parser of stat, or a terminal. */
-static void test_hostile_names(void **state)
+static void test_hostile_names(_unused_ void **state)
 {
         static const char *const names[][2] = {
                 {") R 1 1 1 (", ") R 1 1 1 ("},
@@ -126,7 +126,7 @@ static void test_hostile_names(void **state)
         }
 }
 
-static void test_end(void **state)
+static void test_end(_unused_ void **state)
 {
         _cleanup_(child_done) Child c = CHILD_INIT;
         ProcessInfo info;
@@ -156,7 +156,7 @@ static void test_end(void **state)
         c.pid = -1;
 }
 
-static void test_signal(void **state)
+static void test_signal(_unused_ void **state)
 {
         _cleanup_(child_done) Child c = CHILD_INIT;
         int status = -1;
@@ -170,7 +170,7 @@ static void test_signal(void **state)
 }
 
 /* What a peer might pass for a pidfd. */
-static void test_no_pidfd(void **state)
+static void test_no_pidfd(_unused_ void **state)
 {
         _cleanup_close_ int event = eventfd(0, EFD_CLOEXEC), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         _cleanup_close_ int directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -204,7 +204,7 @@ static int look_from_inside(int pidfd)
         _exit(r == -EREMOTE ? 0 : 3);
 }
 
-static void test_other_namespace(void **state)
+static void test_other_namespace(_unused_ void **state)
 {
         _cleanup_(child_done) Child c = CHILD_INIT;
         int status = 0;
@@ -226,7 +226,7 @@ static void test_other_namespace(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void test_boot_id(void **state)
+static void test_boot_id(_unused_ void **state)
 {
         char id[33] = "", again[33] = "";
 

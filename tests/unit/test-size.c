@@ -12,7 +12,7 @@
 static const char *const never[] = {"",     " ",   "-1",  "+1", " 1",       "1 ",  "1\n",
                                     "0x10", "1e3", "1,5", "x",  "\xd9\xa1", "--1", "nan"};
 
-static void test_u64(void **state)
+static void test_u64(_unused_ void **state)
 {
         uint64_t v = 7;
         size_t i;
@@ -35,7 +35,7 @@ static void test_u64(void **state)
         assert_true(v == UINT64_MAX);
 }
 
-static void test_u64_range(void **state)
+static void test_u64_range(_unused_ void **state)
 {
         uint64_t v = 0;
 
@@ -49,7 +49,7 @@ static void test_u64_range(void **state)
         assert_int_equal(v, 64);
 }
 
-static void test_size(void **state)
+static void test_size(_unused_ void **state)
 {
         static const struct {
                 const char *text;
@@ -90,7 +90,7 @@ static void test_size(void **state)
         }
 }
 
-static void test_fraction(void **state)
+static void test_fraction(_unused_ void **state)
 {
         static const char *const bad[] = {".5",   "1.", ".", "0..5", "0.5.5", "0.1234567890123456",
                                           "0.5x", "inf"};
@@ -118,7 +118,7 @@ static void test_fraction(void **state)
         assert_true(v == 1.0);
 }
 
-static void test_seconds(void **state)
+static void test_seconds(_unused_ void **state)
 {
         static const char *const bad[] = {".5", "1.", "1.0000000", "1s", "Infinity", "inf"};
         usec_t v = 7;
@@ -145,7 +145,7 @@ static void test_seconds(void **state)
         assert_true(v == USEC_INFINITY - 1);
 }
 
-static void test_boolean(void **state)
+static void test_boolean(_unused_ void **state)
 {
         static const char *const yes[] = {"yes", "true", "on", "1", "Yes", "TRUE"};
         static const char *const no[] = {"no", "false", "off", "0", "No"};
@@ -160,7 +160,7 @@ static void test_boolean(void **state)
                 assert_int_equal(parse_boolean(bad[i]), -EINVAL);
 }
 
-static void test_mode(void **state)
+static void test_mode(_unused_ void **state)
 {
         unsigned mode = 7;
 
@@ -184,7 +184,7 @@ static void test_mode(void **state)
         assert_int_equal(mode, 0);
 }
 
-static void test_format_size(void **state)
+static void test_format_size(_unused_ void **state)
 {
         static const struct {
                 uint64_t bytes;
@@ -208,7 +208,7 @@ static void test_format_size(void **state)
                 assert_string_equal(format_size(buffer, cases[i].bytes), cases[i].text);
 }
 
-static void test_format_timespan(void **state)
+static void test_format_timespan(_unused_ void **state)
 {
         static const struct {
                 usec_t t;
@@ -237,7 +237,7 @@ static void test_format_timespan(void **state)
                 assert_string_equal(format_timespan(buffer, cases[i].t), cases[i].text);
 }
 
-static void test_saturating(void **state)
+static void test_saturating(_unused_ void **state)
 {
         assert_true(add_saturating(1, 2) == 3);
         assert_true(add_saturating(UINT64_MAX, 0) == UINT64_MAX);

@@ -153,20 +153,21 @@ static void no_children(void)
 }
 
 /* Runs "report 3" with these options; what it wrote is the caller's. */
-static char *run_report(SpawnOptions *options, pid_t *ret_pid)
+static char *run_report(const SpawnOptions *given, pid_t *ret_pid)
 {
+        SpawnOptions options = *given;
         _cleanup_close_ int out = memfd_create("report", MFD_CLOEXEC);
         char *const argv[] = {(char *) "test", (char *) "report", (char *) "3", NULL};
         char *text = NULL;
         int pidfd = -EBADF;
 
         assert_true(out >= 0);
-        if (options->exec_fd < 0 && !options->path)
-                options->path = SELF;
-        options->argv = argv;
-        options->fds = &out;
-        options->n_fds = 1;
-        assert_int_equal(spawn_program(options, ret_pid, &pidfd), 0);
+        if (options.exec_fd < 0 && !options.path)
+                options.path = SELF;
+        options.argv = argv;
+        options.fds = &out;
+        options.n_fds = 1;
+        assert_int_equal(spawn_program(&options, ret_pid, &pidfd), 0);
         assert_true(fcntl(pidfd, F_GETFD) & FD_CLOEXEC);
         assert_int_equal(finish(pidfd), 0);
         assert_int_equal(lseek(out, 0, SEEK_SET), 0);
@@ -189,7 +190,7 @@ static void on_signal(int sig)
         (void) sig;
 }
 
-static void test_clean_child(void **state)
+static void test_clean_child(_unused_ void **state)
 {
         SpawnOptions options = SPAWN_OPTIONS_INIT;
         _cleanup_free_ char *text = NULL, *line = NULL;
@@ -231,7 +232,7 @@ static void test_clean_child(void **state)
         no_children();
 }
 
-static void test_environment(void **state)
+static void test_environment(_unused_ void **state)
 {
         char *const environment[] = {(char *) "A=1", (char *) "LISTEN_PID=1", (char *) "LISTEN_FDS=9",
                                      (char *) "LISTEN_FDNAMES=x", NULL};
@@ -292,7 +293,7 @@ static void run_cat(const SpawnOptions *given, const char *from, const char *to,
 }
 
 /* Sources whose numbers are one another's targets. */
-static void test_shuffle(void **state)
+static void test_shuffle(_unused_ void **state)
 {
         static const char *const numbers[] = {"3", "4", "5", "6"};
         char texts[4][2] = {"a", "b", "c", "d"};
@@ -321,7 +322,7 @@ static void test_shuffle(void **state)
                 (void) close_fd(sources[i]);
 }
 
-static void test_same_twice(void **state)
+static void test_same_twice(_unused_ void **state)
 {
         _cleanup_close_ int in = text_file("twice"), out = memfd_create("out", MFD_CLOEXEC);
         int fds[] = {out, in, out, in};
@@ -332,7 +333,7 @@ static void test_same_twice(void **state)
         run_cat(&options, "6", "5", out, "twice");
 }
 
-static void test_standard(void **state)
+static void test_standard(_unused_ void **state)
 {
         _cleanup_close_ int in = text_file("hello"), out = memfd_create("out", MFD_CLOEXEC);
         SpawnOptions options = SPAWN_OPTIONS_INIT, quiet = SPAWN_OPTIONS_INIT;
@@ -351,7 +352,7 @@ static void test_standard(void **state)
         run_cat(&quiet, "0", "3", out, "");
 }
 
-static void test_exec_fd(void **state)
+static void test_exec_fd(_unused_ void **state)
 {
         SpawnOptions options = SPAWN_OPTIONS_INIT;
         _cleanup_close_ int program = open(SELF, O_PATH | O_CLOEXEC);
@@ -365,7 +366,7 @@ static void test_exec_fd(void **state)
         assert_true(fcntl(program, F_GETFD) >= 0);
 }
 
-static void test_failures(void **state)
+static void test_failures(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         char *const argv[] = {(char *) "test", (char *) "exit", (char *) "7", NULL};
@@ -404,7 +405,7 @@ static void test_failures(void **state)
         assert_int_equal(finish(pidfd), 7);
 }
 
-static void test_credentials(void **state)
+static void test_credentials(_unused_ void **state)
 {
         static const gid_t groups[] = {1001, 1002};
         SpawnCredentials credentials = {.uid = 65534, .gid = 65533, .groups = groups, .n_groups = 2};
@@ -431,7 +432,7 @@ static void test_credentials(void **state)
         assert_line(text, "CapEff:\t0000000000000000");
 }
 
-static void test_credentials_without_groups(void **state)
+static void test_credentials_without_groups(_unused_ void **state)
 {
         SpawnCredentials credentials = {.uid = 65534, .gid = 65534};
         SpawnOptions options = SPAWN_OPTIONS_INIT;
@@ -447,7 +448,7 @@ static void test_credentials_without_groups(void **state)
 }
 
 /* A grandchild with a death signal ends with its parent: then nobody holds the pipe any more. */
-static void test_death_signal(void **state)
+static void test_death_signal(_unused_ void **state)
 {
         char *const argv[] = {(char *) "test", (char *) "orphan", (char *) "3", NULL};
         SpawnOptions options = SPAWN_OPTIONS_INIT;
@@ -463,7 +464,7 @@ static void test_death_signal(void **state)
         options.fds = &out;
         options.n_fds = 1;
         assert_int_equal(spawn_program(&options, NULL, &pidfd), 0);
-        out = close_fd(out);
+        (void) close_fd(TAKE_FD(out));
         assert_int_equal(finish(pidfd), 0);
         /* It may have been killed before it could write. */
         do
@@ -504,7 +505,7 @@ static void run_sibling(const Scratch *s, const char *program, const char *name,
         assert_string_equal(text, expected);
 }
 
-static void test_sibling(void **state)
+static void test_sibling(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF};
         _cleanup_free_ char *beside = NULL, *library = NULL, *own = NULL;

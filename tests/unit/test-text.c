@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-static void test_utf8_valid(void **state)
+static void test_utf8_valid(_unused_ void **state)
 {
         static const char *const good[] = {
                 "",
@@ -29,7 +29,7 @@ static void test_utf8_valid(void **state)
                 assert_true(utf8_is_valid(good[i], strlen(good[i])));
 }
 
-static void test_utf8_invalid(void **state)
+static void test_utf8_invalid(_unused_ void **state)
 {
         static const char *const bad[] = {
                 "\x80",             /* a continuation alone */
@@ -59,7 +59,7 @@ static void test_utf8_invalid(void **state)
         assert_true(utf8_is_valid("ab\xff", 2));
 }
 
-static void test_utf8_approximate(void **state)
+static void test_utf8_approximate(_unused_ void **state)
 {
         _cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
 
@@ -73,7 +73,7 @@ static void test_utf8_approximate(void **state)
 }
 
 /* The vectors of RFC 4648, section 10. */
-static void test_base64_vectors(void **state)
+static void test_base64_vectors(_unused_ void **state)
 {
         static const struct {
                 const char *plain, *encoded;
@@ -99,7 +99,7 @@ static void test_base64_vectors(void **state)
         }
 }
 
-static void test_base64_refused(void **state)
+static void test_base64_refused(_unused_ void **state)
 {
         static const char *const bad[] = {
                 "Z",    "Zg",     "Zg=",   "Zg===", "=",    "====",    "A===",     "Zg==Zg==",
@@ -116,7 +116,7 @@ static void test_base64_refused(void **state)
         }
 }
 
-static void test_base64_all_bytes(void **state)
+static void test_base64_all_bytes(_unused_ void **state)
 {
         unsigned char bytes[256] = {0};
         _cleanup_free_ char *encoded = NULL, *plain = NULL;
@@ -129,7 +129,7 @@ static void test_base64_all_bytes(void **state)
         assert_memory_equal(plain, bytes, 256);
 }
 
-static void test_hex(void **state)
+static void test_hex(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL, *empty = NULL;
 
@@ -139,7 +139,7 @@ static void test_hex(void **state)
         assert_string_equal(empty, "");
 }
 
-static void test_strv(void **state)
+static void test_strv(_unused_ void **state)
 {
         _cleanup_strv_ char **l = NULL, **copy = NULL, **none = NULL;
         _cleanup_free_ char *joined = NULL, *nothing = NULL;
@@ -173,7 +173,7 @@ static void test_strv(void **state)
         assert_null(strv_free(NULL));
 }
 
-static void test_compare(void **state)
+static void test_compare(_unused_ void **state)
 {
         assert_true(streq_ptr(NULL, NULL));
         assert_false(streq_ptr("", NULL));
@@ -185,7 +185,7 @@ static void test_compare(void **state)
         assert_null(startswith("Ui", "Uid:"));
 }
 
-static void test_format(void **state)
+static void test_format(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL;
 
