@@ -61,6 +61,8 @@ struct Cache {
         char *view; /* where it is, or is to be, published */
         bool view_by_manager;
         bool view_published;
+        bool held;               /* its worker has entered the second filter, and cannot tidy up any more */
+        bool untidy;             /* it ended in a way that left its pid file or a part of a view */
         bool view_touched;         /* a publication was begun */
         char *pid_file, *log_file; /* NULL: none */
 

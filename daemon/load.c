@@ -266,6 +266,7 @@ static void on_selected(Cache *c, WorkerMessage *m)
         }
         c->admitted = true;
         c->phase = CACHE_COPYING;
+        note_flush(c);
         tell_admitted(c);
         /* Those who only wait for this are told now. */
         waiters_progress(c->ready_waiters, c);
@@ -392,7 +393,7 @@ static void on_loaded(Cache *c, const WorkerMessage *m)
                    format_size(size, c->bytes), format_timespan(span, fields.duration),
                    format_size(rate, (uint64_t) ((double) c->bytes * 1e6 / (double) MAX2(c->copy_usec, 1U))));
         c->phase = CACHE_HANDING;
-        c->view_touched = true;
+        c->view_touched = !c->view_by_manager;
         r = worker_send(c->worker, "publish", NULL);
         if (r < 0)
                 fail_errno(c, r, "cannot tell the worker to publish");
@@ -491,13 +492,14 @@ static void on_holding(Cache *c)
                 return;
         }
         worker_set_waiting(c->worker, false);
+        c->held = true;
         c->phase = CACHE_PUBLISHING;
-        note_flush(c);
         save_registry(c);
         if (!c->view_by_manager) {
                 probe(c);
                 return;
         }
+        c->view_touched = true;
         r = task_run(c, TASK_PUBLISH, NULL, on_published);
         if (r < 0)
                 fail_errno(c, r, "cannot start a worker that publishes the view");
@@ -556,6 +558,7 @@ static void on_ended(Worker *w, const char *why, void *userdata)
         Fault fault = {};
 
         c->worker = NULL;
+        c->untidy = c->held || !worker_left_by_itself(w);
         if (c->phase >= CACHE_ENDING) {
                 teardown_worker_ended(c);
                 return;

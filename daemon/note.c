@@ -21,9 +21,10 @@ int note_line(const char *text, char **ret)
         return text_format(ret, "%s %s", stamp, text);
 }
 
+/* Nothing is written before the load is admitted: a refused one leaves no file. */
 static bool worker_listens(const Cache *c)
 {
-        return c->worker && c->phase >= CACHE_PUBLISHING && c->phase <= CACHE_HELD;
+        return c->worker && c->admitted && c->phase <= CACHE_HELD;
 }
 
 static void note_log(Cache *c, const char *text)
@@ -34,7 +35,7 @@ static void note_log(Cache *c, const char *text)
                 return;
         if (worker_listens(c))
                 (void) worker_send(c->worker, "log", line);
-        else if (c->phase < CACHE_HELD && strv_length(c->log_backlog) < BACKLOG_MAX)
+        else if (!c->admitted && strv_length(c->log_backlog) < BACKLOG_MAX)
                 (void) strv_append(&c->log_backlog, line);
 }
 

@@ -29,12 +29,12 @@ static int add_remove(const Cache *c, pid_t pid, const char *line, struct json_o
 {
         int r;
 
-        if (c->remove_view && !c->view_by_manager && c->view_touched) {
+        if (c->remove_view && !c->view_by_manager && c->view_touched && c->untidy) {
                 r = json_add_path(o, "view", c->view);
                 if (r < 0)
                         return r;
         }
-        if (c->pid_file && pid > 0) {
+        if (c->pid_file && pid > 0 && c->untidy) {
                 r = json_add_path(o, "pidFile", c->pid_file);
                 if (r >= 0)
                         r = json_add_int(o, "pid", pid);

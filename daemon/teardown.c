@@ -101,7 +101,7 @@ static void on_files_removed(Cache *c, const Fault *fault)
 /* What the caller named is removed by a worker that runs as the owner. */
 static void remove_files(Cache *c)
 {
-        const bool view = c->remove_view && !c->view_by_manager && c->view_touched;
+        const bool view = c->remove_view && !c->view_by_manager && c->view_touched && c->untidy;
         _cleanup_free_ char *text = NULL, *line = NULL;
         int r;
 
@@ -113,7 +113,7 @@ static void remove_files(Cache *c)
                 if (r >= 0)
                         (void) note_line(text, &line);
         }
-        if (!view && !line && !(c->pid_file && c->view_touched)) {
+        if (!view && !line && !(c->pid_file && c->untidy)) {
                 remove_default_view(c);
                 return;
         }
@@ -135,23 +135,6 @@ static void teardown_continue(Cache *c)
         remove_files(c);
 }
 
-/* How the worker is to leave, by what it is doing. One that copies does not listen; what it has goes with it.
- * One that writes a view is given time, so that no half of it stays. */
-static void end_worker(Cache *c, CachePhase phase)
-{
-        if (!c->worker)
-                return;
-        switch (phase) {
-        case CACHE_SELECTING:
-        case CACHE_COPYING:
-                worker_end(c->worker, c->failed ? "quit" : NULL);
-                break;
-        default:
-                worker_end(c->worker, "stop");
-                break;
-        }
-}
-
 static void release_leases(Cache *c)
 {
         _cleanup_free_ char *holders = NULL;
@@ -170,8 +153,6 @@ static void release_leases(Cache *c)
 
 static void teardown(Cache *c)
 {
-        CachePhase phase = c->phase;
-
         cache_set_state(c, MANAGER_CACHE_STATE_STOPPING);
         c->phase = CACHE_ENDING;
         c->idle_source = sd_event_source_disable_unref(c->idle_source);
@@ -180,7 +161,9 @@ static void teardown(Cache *c)
         if (!c->failed)
                 manager_emit(c->manager, MANAGER_CHANGE_KIND_STOPPING, c);
         manager_changed(c->manager);
-        end_worker(c, phase);
+        /* It is given time, so that it takes away what it made; where it broke a rule it has been killed already. */
+        if (c->worker)
+                worker_end(c->worker, "stop");
         if (c->task)
                 task_cancel(c, on_task_cancelled);
         teardown_continue(c);

@@ -32,6 +32,7 @@ struct Worker {
         bool killed;
         bool told;
         bool transient;
+        int status; /* of its end */
 };
 
 int worker_pool_init(WorkerPool *p, sd_event *event, bool switch_user, usec_t stall_timeout)
@@ -96,6 +97,11 @@ void worker_pool_stop_transient(WorkerPool *p)
         for (Worker *w = p->first; w; w = w->next)
                 if (w->transient)
                         worker_end(w, NULL);
+}
+
+bool worker_left_by_itself(const Worker *w)
+{
+        return w->status == 0 || w->status == 1;
 }
 
 static void worker_tell_ended(Worker *w, const char *why)
@@ -305,9 +311,9 @@ static int on_process_end(sd_event_source *source, int fd, uint32_t revents, voi
 {
         _cleanup_(worker_freep) Worker *w = userdata;
         _cleanup_free_ char *why = NULL;
-        int status = 0, r;
+        int r;
 
-        r = pidfd_wait(w->pidfd, now_monotonic(), &status);
+        r = pidfd_wait(w->pidfd, now_monotonic(), &w->status);
         if (r == -ETIMEDOUT) {
                 w = NULL;
                 return 0;
@@ -318,7 +324,7 @@ static int on_process_end(sd_event_source *source, int fd, uint32_t revents, voi
         while (w->io_source && worker_receive_one(w) > 0)
                 ;
         if (r >= 0)
-                describe_end(w, status, &why);
+                describe_end(w, w->status, &why);
         pool_remove(w->pool, w);
         worker_tell_ended(w, why);
         return 0;
@@ -340,7 +346,7 @@ static int worker_watch(Worker *w)
 
 static int worker_execute(Worker *w, const WorkerStart *start, int fd)
 {
-        char *argv[] = {(char *) "iloader-worker", w->name, NULL};
+        char *argv[] = {(char *) "iloader-worker", NULL};
         SpawnOptions options = SPAWN_OPTIONS_INIT;
         SpawnCredentials credentials = identity_credentials(start->identity);
 
@@ -366,6 +372,7 @@ int worker_spawn(WorkerPool *p, const WorkerStart *start, Worker **ret)
         *w = (Worker){
                 .pool = p,
                 .pidfd = -EBADF,
+                .status = -ECHILD,
                 .handlers = start->handlers,
                 .userdata = start->userdata,
                 .transient = start->transient,
