@@ -42,6 +42,7 @@ typedef struct Attach {
         char *runtime;     /* RUN */
         char *instance;    /* what the file said while we were connected; NULL: nothing */
         uint64_t progress; /* the most bytes that were seen loaded */
+        bool ready;        /* READY=1 was said */
         usec_t notified;
 } Attach;
 
@@ -86,18 +87,20 @@ static void notify_loading(Attach *a, struct json_object *cache)
         a->progress = MAX2(a->progress, loaded);
 }
 
-static void notify_resident(const Attach *a, struct json_object *cache, bool ready)
+/* READY=1 is said once: only a cache that every file was read of is "ready". */
+static void notify_resident(Attach *a, struct json_object *cache)
 {
         _cleanup_free_ char *size = NULL, *holders = NULL, *view = NULL, *shown = NULL;
         struct json_object *leases = NULL;
 
+        if (!a->ready)
+                a->ready = sd_notify(0, "READY=1") >= 0;
         (void) json_get_array(cache, "leases", &leases);
         if (cache_size_describe(cache, &size) < 0 || leases_describe(leases, &holders) < 0 ||
             (json_get_path(cache, "view", &view) >= 0 && path_escape(view, &shown) < 0))
                 return;
-        (void) sd_notifyf(0, "%sSTATUS='%s' is resident: %s%s%s; %s%s", ready ? "READY=1\n" : "", a->name,
-                          size, shown ? " at " : "", shown ? shown : "", *holders ? "held by " : "not in use",
-                          holders);
+        (void) sd_notifyf(0, "STATUS='%s' is resident: %s%s%s; %s%s", a->name, size, shown ? " at " : "",
+                          shown ? shown : "", *holders ? "held by " : "not in use", holders);
 }
 
 static int connection_failed(const Attach *a, int error)
@@ -116,7 +119,47 @@ static int refused(const Attach *a, const VarlinkReply *reply)
         return manager_refusal(a->target, reply);
 }
 
-/* Loads, or finds, the cache. 0 once it is ready, -EINTR when told to stop, else the exit code. */
+/* Follows Start's replies. 0 once the cache is ready, -EINTR when told to stop, else the exit code. */
+static int attach_follow_load(Attach *a)
+{
+        for (;;) {
+                _cleanup_varlink_reply_ VarlinkReply reply = {0};
+                struct json_object *cache = NULL;
+                int r;
+
+                r = client_wait(a->client, a->signal_fd, USEC_INFINITY, &reply);
+                if (r < 0)
+                        return r == -EINTR ? r : connection_failed(a, r);
+                if (reply.error)
+                        return refused(a, &reply);
+                if (json_get_object(reply.parameters, "cache", &cache) < 0)
+                        return connection_failed(a, -EBADMSG);
+                if (!reply.continues) {
+                        remember_instance(a);
+                        notify_resident(a, cache);
+                        return 0;
+                }
+                notify_loading(a, cache);
+        }
+}
+
+/* Where nothing says what to load, there must be a cache. 0 or the exit code. */
+static int attach_find(Attach *a)
+{
+        _cleanup_varlink_reply_ VarlinkReply reply = {0};
+        int r;
+
+        r = varlink_client_call(a->client, MANAGER ".Status", name_parameters(a->name), NULL, 0,
+                                now_monotonic() + CURRENT_WITHIN, &reply);
+        if (r < 0)
+                return connection_failed(a, r);
+        if (reply.error)
+                return refused(a, &reply);
+        remember_instance(a);
+        return 0;
+}
+
+/* Loads, or finds, the cache. 0 once it is there, -EINTR when told to stop, else the exit code. */
 static int attach_load(Attach *a)
 {
         const Arguments *arguments = a->invocation->arguments;
@@ -132,26 +175,11 @@ static int attach_load(Attach *a)
         r = manager_connect(a->target, &a->client);
         if (r < 0)
                 return manager_connect_error(a->target, r);
+        /* Only the system has configured caches. */
+        if (!source && a->target->scope != TARGET_SYSTEM)
+                return attach_find(a);
         r = start_request_send(a->client, TAKE_PTR(parameters));
-        while (r >= 0) {
-                _cleanup_varlink_reply_ VarlinkReply reply = {0};
-                struct json_object *cache = NULL;
-
-                r = client_wait(a->client, a->signal_fd, USEC_INFINITY, &reply);
-                if (r < 0)
-                        break;
-                if (reply.error)
-                        return refused(a, &reply);
-                if (json_get_object(reply.parameters, "cache", &cache) < 0)
-                        return connection_failed(a, -EBADMSG);
-                if (!reply.continues) {
-                        remember_instance(a);
-                        notify_resident(a, cache, true);
-                        return 0;
-                }
-                notify_loading(a, cache);
-        }
-        return r == -EINTR ? r : connection_failed(a, r);
+        return r < 0 ? connection_failed(a, r) : attach_follow_load(a);
 }
 
 /* One change of our cache: 1 to go on, 0 where it ended as it should, or EXIT_FAILURE's negative. */
@@ -178,8 +206,10 @@ static int handle_change(Attach *a, struct json_object *parameters)
         if (streq(kind, "draining") || streq(kind, "stopping"))
                 (void) sd_notifyf(0, "STATUS='%s' is being stopped%s%s", a->name, message ? ": " : "",
                                   message ? message : "");
+        else if (streq(cache_string(cache, "state"), "ready"))
+                notify_resident(a, cache);
         else
-                notify_resident(a, cache, false);
+                notify_loading(a, cache);
         return 1;
 }
 

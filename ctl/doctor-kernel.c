@@ -240,7 +240,7 @@ static CheckResult check_openat2(Checkup *c)
 }
 
 const Check kernel_checks[] = {
-        {"locks", check_locks},        {"sockets", check_sockets},  {"hard links", check_links},
-        {"memory files", check_memfd}, {"reopening", check_reopen}, {"pidfds", check_pidfd},
-        {"seccomp", check_seccomp},    {"openat2", check_openat2},  {0},
+        {"locks", check_locks},         {"sockets", check_sockets},        {"hard links", check_links},
+        {"memfd sealing", check_memfd}, {"memfd reopening", check_reopen}, {"pidfds", check_pidfd},
+        {"seccomp", check_seccomp},     {"openat2", check_openat2},        {0},
 };

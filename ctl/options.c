@@ -26,33 +26,35 @@ void arguments_done(Arguments *a)
         *a = (Arguments){0};
 }
 
-/* Levenshtein's distance with one row; words longer than WORD_MAX are never near. */
+/* Levenshtein's distance, in which two exchanged letters count once (optimal string alignment), with three
+ * rows. Words longer than WORD_MAX are never near. */
 static size_t edit_distance(const char *a, const char *b)
 {
-        size_t row[WORD_MAX + 1], n = strlen(a), m = strlen(b);
+        size_t rows[3][WORD_MAX + 1], n = strlen(a), m = strlen(b);
 
         if (n > WORD_MAX || m > WORD_MAX)
                 return SIZE_MAX;
         for (size_t j = 0; j <= m; j++)
-                row[j] = j;
+                rows[0][j] = j;
         for (size_t i = 1; i <= n; i++) {
-                size_t diagonal = row[0];
+                size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
 
                 row[0] = i;
                 for (size_t j = 1; j <= m; j++) {
-                        size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-
-                        diagonal = row[j];
-                        row[j] = MIN2(MIN2(row[j], row[j - 1]) + 1, replace);
+                        row[j] = MIN2(MIN2(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+                        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                                row[j] = MIN2(row[j], second[j - 2] + 1);
                 }
         }
-        return row[m];
+        return rows[n % 3][m];
 }
 
 const char *closest_word(const char *word, const char *const *candidates, size_t n)
 {
         const char *best = NULL;
-        size_t best_distance = MAX2((size_t) 1, strlen(word) / 3) + 1;
+        /* Two edits, or a third of a long word; never all of a short one. */
+        size_t best_distance =
+                MIN2(MAX2((size_t) 2, strlen(word) / 3), MAX2(strlen(word), (size_t) 1) - 1) + 1;
 
         for (size_t i = 0; i < n; i++) {
                 size_t d = edit_distance(word, candidates[i]);

@@ -47,22 +47,18 @@ static int files_to_json(const Selection *s, struct json_object **ret)
 
 static int print_json(const Inspection *n)
 {
-        _cleanup_json_ struct json_object *o = json_object_new_object(), *memory = json_object_new_object(),
-                                          *files = NULL;
+        _cleanup_json_ struct json_object *o = json_object_new_object(), *files = NULL;
 
-        if (!o || !memory || files_to_json(n->selection, &files) < 0 ||
-            json_add_path(o, "source", n->source) < 0 ||
-            json_add_size(o, "files", n->selection->n_files) < 0 ||
+        if (!o || files_to_json(n->selection, &files) < 0 || json_add_path(o, "source", n->source) < 0 ||
             json_add_size(o, "bytes", n->selection->bytes) < 0 ||
-            json_add_size(memory, "totalBytes", n->memory->total) < 0 ||
-            json_add_size(memory, "availableBytes", n->available) < 0 ||
-            json_add_string(memory, "limit", n->limit) < 0 ||
-            json_add_size(memory, "budgetBytes", n->budget) < 0 ||
-            json_add_double(memory, "memoryFraction", MEMORY_FRACTION) < 0 ||
-            json_add_size(memory, "reserveBytes", MEMORY_RESERVE) < 0 ||
-            json_add(o, "memory", TAKE_PTR(memory)) < 0 ||
+            json_add_size(o, "totalBytes", n->memory->total) < 0 ||
+            json_add_size(o, "availableBytes", n->available) < 0 ||
+            json_add_string(o, "limit", n->limit) < 0 ||
+            json_add_double(o, "memoryFraction", MEMORY_FRACTION) < 0 ||
+            json_add_size(o, "reserveBytes", MEMORY_RESERVE) < 0 ||
+            json_add_size(o, "budgetBytes", n->budget) < 0 ||
             json_add_bool(o, "fits", n->selection->bytes <= n->budget) < 0 ||
-            json_add(o, "selected", TAKE_PTR(files)) < 0)
+            json_add(o, "files", TAKE_PTR(files)) < 0)
                 return output_error("out of memory");
         return output_json(o);
 }
