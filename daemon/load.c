@@ -193,12 +193,9 @@ static int admit(Cache *c, Fault *fault)
         if (r < 0)
                 return fault_set_errno(fault, r, cache_name(c),
                                        "cannot find out how much memory is available");
-        if (s->max_resident_bytes != UINT64_MAX) {
-                r = manager_set_quota(c->manager, s->max_resident_bytes, c->owner.uid, 0);
-                if (r < 0)
-                        return fault_set_errno(fault, r, cache_name(c), "cannot save the quota");
-        }
         manager_account(c->manager, c, &state);
+        if (s->max_resident_bytes != UINT64_MAX)
+                state.quota_bytes = s->max_resident_bytes;
         admission_decide(&request, &snapshot, &state, &decision);
         r = check_user_bytes(c, decision.required_bytes, fault);
         if (r < 0)
@@ -206,6 +203,12 @@ static int admit(Cache *c, Fault *fault)
         if (decision.verdict != ADMISSION_ADMITTED) {
                 refuse_admission(c, &decision, &request, &state, fault);
                 return FAULT_REFUSED;
+        }
+        /* A refused start changes nothing, the quota neither. */
+        if (s->max_resident_bytes != UINT64_MAX) {
+                r = manager_set_quota(c->manager, s->max_resident_bytes, c->owner.uid, 0);
+                if (r < 0)
+                        return fault_set_errno(fault, r, cache_name(c), "cannot save the quota");
         }
         c->budget = (CacheBudget){
                 .required_bytes = decision.required_bytes,
