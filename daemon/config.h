@@ -7,7 +7,7 @@
 #include "wire/server.h"
 
 typedef struct ConfigFault {
-        char *path;
+        char *path;    /* of the file, absolute where the kernel tells the directory's path */
         unsigned line; /* 0: the whole file */
         char *message;
 } ConfigFault;
