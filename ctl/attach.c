@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <systemd/sd-daemon.h>
 
 #include "base/fd.h"
 #include "base/json.h"
@@ -19,6 +18,7 @@
 #include "ctl/base-directory.h"
 #include "ctl/cache-text.h"
 #include "ctl/connection.h"
+#include "ctl/notify.h"
 #include "ctl/output.h"
 #include "ctl/request.h"
 #include "ctl/signals.h"
@@ -78,12 +78,12 @@ static void notify_loading(Attach *a, struct json_object *cache)
         if (bytes == 0 || (now - a->notified < STATUS_INTERVAL && loaded < bytes))
                 return;
         a->notified = now;
-        (void) sd_notifyf(0, "STATUS=Loading '%s': %.0f%%, %s of %s", a->name,
-                          (double) loaded * 100 / (double) bytes, format_size(done, loaded),
-                          format_size(total, bytes));
+        (void) notify_status("Loading '%s': %.0f%%, %s of %s", a->name,
+                             (double) loaded * 100 / (double) bytes, format_size(done, loaded),
+                             format_size(total, bytes));
         /* Only what moves is given more time. */
         if (loaded > a->progress)
-                (void) sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%" PRIu64, (uint64_t) EXTENSION);
+                (void) notify_send("EXTEND_TIMEOUT_USEC=%" PRIu64, (uint64_t) EXTENSION);
         a->progress = MAX2(a->progress, loaded);
 }
 
@@ -94,18 +94,18 @@ static void notify_resident(Attach *a, struct json_object *cache)
         struct json_object *leases = NULL;
 
         if (!a->ready)
-                a->ready = sd_notify(0, "READY=1") >= 0;
+                a->ready = notify_send("READY=1") >= 0;
         (void) json_get_array(cache, "leases", &leases);
         if (cache_size_describe(cache, &size) < 0 || leases_describe(leases, &holders) < 0 ||
             (json_get_path(cache, "view", &view) >= 0 && path_escape(view, &shown) < 0))
                 return;
-        (void) sd_notifyf(0, "STATUS='%s' is resident: %s%s%s; %s%s", a->name, size, shown ? " at " : "",
-                          shown ? shown : "", *holders ? "held by " : "not in use", holders);
+        (void) notify_status("'%s' is resident: %s%s%s; %s%s", a->name, size, shown ? " at " : "",
+                             shown ? shown : "", *holders ? "held by " : "not in use", holders);
 }
 
 static int connection_failed(const Attach *a, int error)
 {
-        (void) sd_notifyf(0, "STATUS=The manager failed to answer: %s", strerror(-error));
+        (void) notify_status("The manager failed to answer: %s", strerror(-error));
         return manager_call_error(a->target, error);
 }
 
@@ -115,7 +115,7 @@ static int refused(const Attach *a, const VarlinkReply *reply)
 
         if (json_get_string(reply->parameters, "message", &message) < 0)
                 message = reply->error;
-        (void) sd_notifyf(0, "STATUS=%s", message);
+        (void) notify_status("%s", message);
         return manager_refusal(a->target, reply);
 }
 
@@ -192,20 +192,20 @@ static int handle_change(Attach *a, struct json_object *parameters)
                 return 1;
         (void) json_get_string(cache, "message", &message);
         if (streq(kind, "stopped")) {
-                (void) sd_notifyf(0, "STATUS='%s' is no longer resident%s%s", a->name, message ? ": " : "",
-                                  message ? message : "");
+                (void) notify_status("'%s' is no longer resident%s%s", a->name, message ? ": " : "",
+                                     message ? message : "");
                 output_note("'%s' is no longer resident%s%s", a->name, message ? ": " : "",
                             message ? message : "");
                 return 0;
         }
         if (streq(kind, "failed") || streq(cache_string(cache, "state"), "failed")) {
-                (void) sd_notifyf(0, "STATUS=%s", message ? message : "The cache failed");
+                (void) notify_status("%s", message ? message : "The cache failed");
                 output_note("'%s' failed: %s", a->name, message ? message : "the manager gave no reason");
                 return -EIO;
         }
         if (streq(kind, "draining") || streq(kind, "stopping"))
-                (void) sd_notifyf(0, "STATUS='%s' is being stopped%s%s", a->name, message ? ": " : "",
-                                  message ? message : "");
+                (void) notify_status("'%s' is being stopped%s%s", a->name, message ? ": " : "",
+                                     message ? message : "");
         else if (streq(cache_string(cache, "state"), "ready"))
                 notify_resident(a, cache);
         else
@@ -227,7 +227,7 @@ static int attach_watch(Attach *a, int gone)
                 r = client_wait(a->client, a->signal_fd, deadline, &reply);
                 if (r == -ETIMEDOUT || (r > 0 && reply_is_error(&reply, "NoSuchCache"))) {
                         output_note("'%s' is no longer resident", a->name);
-                        (void) sd_notifyf(0, "STATUS='%s' is no longer resident", a->name);
+                        (void) notify_status("'%s' is no longer resident", a->name);
                         return gone;
                 }
                 if (r < 0)
@@ -275,7 +275,7 @@ static int attach_reconnect(Attach *a)
         char events[4096];
         int r;
 
-        (void) sd_notifyf(0, "STATUS=The manager went away; waiting for it to come back");
+        (void) notify_status("The manager went away; waiting for it to come back");
         output_note("the manager at %s went away; waiting for it to come back", a->target->socket);
         fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         if (fd < 0)
@@ -319,7 +319,8 @@ static int attach_stop(const Attach *a)
         struct json_object *parameters = name_parameters(a->name);
         int r;
 
-        (void) sd_notifyf(0, "STOPPING=1\nSTATUS=Giving '%s' back", a->name);
+        (void) notify_send("STOPPING=1");
+        (void) notify_status("Giving '%s' back", a->name);
         if (!parameters || json_add_bool(parameters, "drain", true) < 0) {
                 json_object_put(parameters);
                 return output_error("out of memory");
@@ -347,8 +348,8 @@ static int attach_stop(const Attach *a)
                         return EXIT_SUCCESS;
                 if (json_get_object(reply.parameters, "cache", &cache) >= 0 &&
                     json_get_array(cache, "leases", &leases) >= 0 && leases_describe(leases, &holders) >= 0)
-                        (void) sd_notifyf(0, "STATUS='%s' is held by %s", a->name,
-                                          *holders ? holders : "nobody any more");
+                        (void) notify_status("'%s' is held by %s", a->name,
+                                             *holders ? holders : "nobody any more");
         }
         return connection_failed(a, r);
 }
@@ -357,7 +358,7 @@ static int attach_run(Attach *a)
 {
         int gone = EXIT_SUCCESS, r;
 
-        (void) sd_notifyf(0, "STATUS=Asking for '%s'", a->name);
+        (void) notify_status("Asking for '%s'", a->name);
         r = attach_load(a);
         while (r == 0) {
                 r = attach_watch(a, gone);
