@@ -219,6 +219,26 @@ static char *manual_section(const char *manual, const char *verb)
         return end ? strndup(begin, (size_t) (end - begin)) : strdup(begin);
 }
 
+/* Takes scdoc's markup off a line: asterisks, underscores that aren't escaped, and the escapes. */
+static void expect_synopsis(const Verb *v, const char *section)
+{
+        _cleanup_free_ char *expected = NULL, *found = strndup(section, strcspn(section, "\n"));
+        char *to = found;
+
+        assert_non_null(found);
+        for (const char *c = found; *c; c++) {
+                if (*c == '\\' && c[1])
+                        *to++ = *++c;
+                else if (*c != '*' && *c != '_')
+                        *to++ = *c;
+        }
+        *to = '\0';
+        assert_int_equal(text_format(&expected, " %s", v->synopsis), 0);
+        for (char *c; (c = strstr(expected, "…"));)
+                memcpy(c, "...", 3);
+        assert_string_equal(found, expected);
+}
+
 static void expect_options(const char *where, const char *text, const OptionSpec *table)
 {
         size_t n = 0, documented = 0;
@@ -260,6 +280,7 @@ static void test_the_manual_has_every_verb_and_option(_unused_ void **state)
 
                 if (!section)
                         fail_msg("the manual lacks a part on %s", v->name);
+                expect_synopsis(v, section);
                 if (streq(v->name, "attach"))
                         continue; /* refers to start */
                 expect_options(v->name, section, v->options);
