@@ -441,8 +441,10 @@ int cache_config_load(int dirfd, const char *name, CacheSettings **ret, ConfigFa
         const char *reason;
         int r;
 
-        if (!cache_name_is_valid(name, &reason))
-                return config_fault_set(ret_fault, name, 0, "the name %s", reason);
+        if (!cache_name_is_valid(name, &reason)) {
+                r = config_fault_set(ret_fault, name, 0, "the name %s", reason);
+                return r < 0 ? r : -EINVAL;
+        }
         r = directory_path(dirfd, &directory);
         if (r >= 0)
                 r = text_format(&caches_path, "%s/caches", directory);

@@ -311,6 +311,7 @@ static int entry_list_take(EntryList *l, RegistryEntry *e)
 {
         if (l->n == l->allocated) {
                 size_t n = l->allocated ? l->allocated * 2 : 16;
+                /* An array of pointers. NOLINTNEXTLINE(bugprone-sizeof-expression) */
                 RegistryEntry **entries = reallocarray(l->entries, n, sizeof(*entries));
 
                 if (!entries)
@@ -373,32 +374,22 @@ static int load_file(int dirfd, const char *file, EntryList *list, size_t *damag
         return r;
 }
 
-static int open_listing(int dirfd, DIR **ret)
+/* The directory's names first, since renaming while it is read may show a file twice or not at all. */
+static int list_names(int dirfd, char ***ret)
 {
-        _cleanup_close_ int fd = -EBADF;
+        _cleanup_strv_ char **names = NULL;
         DIR *d;
+        int fd, r;
 
         fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
                 return -errno;
         d = fdopendir(fd);
-        if (!d)
-                return -errno;
-        fd = -EBADF; /* the listing's now */
-        *ret = d;
-        return 0;
-}
-
-/* The directory's names first, since renaming while it is read may show a file twice or not at all. */
-static int list_names(int dirfd, char ***ret)
-{
-        _cleanup_strv_ char **names = NULL;
-        DIR *d = NULL;
-        int r;
-
-        r = open_listing(dirfd, &d);
-        if (r < 0)
+        if (!d) {
+                r = -errno;
+                (void) close_fd(fd);
                 return r;
+        }
         for (size_t n = 0;;) {
                 char name[CACHE_NAME_MAX + 1];
                 struct dirent *entry;
@@ -438,6 +429,7 @@ int registry_load(int dirfd, RegistryEntry ***ret, size_t *ret_n, size_t *ret_da
                         return r;
         }
         if (list.n > 1)
+                /* Of pointers. NOLINTNEXTLINE(bugprone-sizeof-expression) */
                 qsort(list.entries, list.n, sizeof(*list.entries), compare_entries);
         *ret = TAKE_PTR(list.entries);
         *ret_n = list.n;
