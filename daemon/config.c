@@ -426,10 +426,12 @@ static int read_cache(int caches, const char *name, const char *path, CacheSetti
                 r = read_dropins(caches, name, path, &target);
         if (r < 0)
                 return r;
-        if (!s->source)
-                return config_fault_set(
+        if (!s->source) {
+                r = config_fault_set(
                         ret_fault, path, 0,
                         "there is no 'Source=' in section [Cache]: name the checkpoint's directory");
+                return r < 0 ? r : -EINVAL;
+        }
         *ret = TAKE_PTR(s);
         return 0;
 }
