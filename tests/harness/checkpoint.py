@@ -59,8 +59,9 @@ def many_files(directory, count, size=512):
 def same_tree(view, source):
     """Asserts that the view holds exactly the source's files, byte for byte."""
     def listing(top):
-        return {os.path.relpath(os.path.join(d, n), top): os.path.join(d, n)
-                for d, _, names in os.walk(os.fsencode(top)) for n in names for top in [os.fsencode(top)]}
+        top = os.fsencode(top)
+        paths = [os.path.join(directory, name) for directory, _, names in os.walk(top) for name in names]
+        return {os.path.relpath(path, top): path for path in paths}
     ours, theirs = listing(view), listing(source)
     ours.pop(b".iloader-view", None)
     assert ours.keys() == theirs.keys(), (f"only in the view: {sorted(ours.keys() - theirs.keys())[:5]}, "

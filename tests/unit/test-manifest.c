@@ -81,7 +81,7 @@ static size_t sample_files(ManifestFile *files, char *longest)
         return n;
 }
 
-static void test_round_trip(void **state)
+static void test_round_trip(_unused_ void **state)
 {
         _cleanup_(manifest_reader_freep) ManifestReader *r = NULL;
         _cleanup_manifest_file_ ManifestFile end = {};
@@ -109,7 +109,7 @@ static void test_round_trip(void **state)
 }
 
 /* The lines are JSON as anybody reads it, with the interface's fields. */
-static void test_is_json(void **state)
+static void test_is_json(_unused_ void **state)
 {
         _cleanup_close_ int fd = new_file();
         _cleanup_free_ char *text = NULL;
@@ -137,7 +137,7 @@ static void test_is_json(void **state)
         assert_int_equal(i, n);
 }
 
-static void test_many(void **state)
+static void test_many(_unused_ void **state)
 {
         _cleanup_(manifest_writer_freep) ManifestWriter *w = NULL;
         _cleanup_(manifest_reader_freep) ManifestReader *r = NULL;
@@ -163,7 +163,7 @@ static void test_many(void **state)
         }
 }
 
-static void test_writer_refuses(void **state)
+static void test_writer_refuses(_unused_ void **state)
 {
         static char good[] = "a", absolute[] = "/a", up[] = "a/../b", empty[] = "", slash[] = "a/";
         static const ManifestFile bad[] = {
@@ -228,7 +228,7 @@ static int read_text(const char *text, size_t n)
         return r;
 }
 
-static void test_hostile(void **state)
+static void test_hostile(_unused_ void **state)
 {
         static const char *const bad[] = {
                 "",
@@ -322,7 +322,7 @@ static void test_hostile(void **state)
         }
 }
 
-static void test_long_lines(void **state)
+static void test_long_lines(_unused_ void **state)
 {
         _cleanup_free_ char *text = NULL;
         size_t size = 300000;
@@ -344,7 +344,7 @@ static void test_long_lines(void **state)
         }
 }
 
-static void test_from_json(void **state)
+static void test_from_json(_unused_ void **state)
 {
         static const char *const bad[] = {
                 "{}",

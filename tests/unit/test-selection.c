@@ -68,7 +68,7 @@ static int read_with(const Fixture *f, char *const *patterns, char *const *exclu
                 _cleanup_selection_ Selection _s = {};                                                       \
                 _cleanup_source_fault_ SourceFault _f = {};                                                  \
                 const char *const _want[] = {__VA_ARGS__};                                                   \
-                int _r = read_with(f, patterns, excludes, 1000, &_s, &_f);                                   \
+                int _r = read_with((f), patterns, excludes, 1000, &_s, &_f);                                 \
                 if (_r < 0)                                                                                  \
                         fail_msg("refused: %s", _f.message ? _f.message : "(no message)");                   \
                 assert_int_equal(_s.n_files, ELEMENTSOF(_want));                                             \
@@ -97,7 +97,7 @@ static void assert_refuses(const Fixture *f, const char *path, const char *text)
         assert_refuses_with(f, NULL, NULL, SOURCE_INVALID, path, text);
 }
 
-static void test_match(void **state)
+static void test_match(_unused_ void **state)
 {
         static const struct {
                 const char *pattern, *path;
@@ -145,7 +145,7 @@ static void test_match(void **state)
                         fail_msg("'%s' and '%s'", cases[i].pattern, cases[i].path);
 }
 
-static void test_order_and_identity(void **state)
+static void test_order_and_identity(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         _cleanup_selection_ Selection s = {};
@@ -175,7 +175,7 @@ static void test_order_and_identity(void **state)
                          (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec);
 }
 
-static void test_odd_names(void **state)
+static void test_odd_names(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char longest[NAME_MAX + 1], path[NAME_MAX + 8];
@@ -194,7 +194,7 @@ static void test_odd_names(void **state)
         assert_selects(&f, NULL, NULL, " ", "-rf", "...", "a\nb", "a\\b\"'$(x)", longest, "\xc3\x28");
 }
 
-static void test_hub_layout(void **state)
+static void test_hub_layout(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         _cleanup_free_ char *absolute = NULL;
@@ -223,7 +223,7 @@ static void test_hub_layout(void **state)
         assert_selects(&f, NULL, NULL, "absolute.json", "model.safetensors", "sub/config.json");
 }
 
-static void test_root_directory(void **state)
+static void test_root_directory(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -242,7 +242,7 @@ static void test_root_directory(void **state)
         assert_refuses(&f, "escape", "link to nothing");
 }
 
-static void test_default_exclusions(void **state)
+static void test_default_exclusions(_unused_ void **state)
 {
         static const char *const debris[] = {
                 "x.incomplete", "x.lock", "x.tmp",  "x.part",   "x.partial",      "x.aria2",
@@ -290,7 +290,7 @@ static void test_default_exclusions(void **state)
         }
 }
 
-static void test_patterns(void **state)
+static void test_patterns(_unused_ void **state)
 {
         char *const *weights = LIST("*.safetensors", );
         char *const *two = LIST("*.json", "w*", );
@@ -320,7 +320,7 @@ static void test_patterns(void **state)
         assert_refuses_with(&f, weights, not_weights, SOURCE_INVALID, NULL, "no file that is selected");
 }
 
-static void test_empty(void **state)
+static void test_empty(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -330,7 +330,7 @@ static void test_empty(void **state)
         assert_refuses(&f, NULL, "no file");
 }
 
-static void test_links(void **state)
+static void test_links(_unused_ void **state)
 {
         char *const *json = LIST("*.json", );
         char *const *not_ring = LIST("ring", );
@@ -360,7 +360,7 @@ static void test_links(void **state)
         assert_refuses(&f, "magic", "/proc");
 }
 
-static void test_loops(void **state)
+static void test_loops(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char *const *not_up = LIST("up/", );
@@ -382,7 +382,7 @@ static void test_loops(void **state)
         assert_refuses(&f, "sub/up/src", "contains it");
 }
 
-static void test_special_files(void **state)
+static void test_special_files(_unused_ void **state)
 {
         char *const *json = LIST("*.json", );
         char *const *not_fifo = LIST("pipe", );
@@ -411,7 +411,7 @@ static void test_special_files(void **state)
         assert_refuses(&f, "null", "is a character device");
 }
 
-static void test_reserved_names(void **state)
+static void test_reserved_names(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -423,7 +423,7 @@ static void test_reserved_names(void **state)
         assert_refuses_with(&f, NULL, LIST(), SOURCE_INVALID, "sub/.iloader-view", "--exclude");
 }
 
-static void test_bounds(void **state)
+static void test_bounds(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         _cleanup_selection_ Selection s = {};
@@ -492,7 +492,7 @@ static void run_as_nobody(const Fixture *f, const char *path, const char *text)
         assert_int_equal(status, 0);
 }
 
-static void test_unreadable(void **state)
+static void test_unreadable(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 

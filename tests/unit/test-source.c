@@ -100,7 +100,7 @@ static void assert_no_source(int root_fd, const char *path, const char *text)
                 fail_msg("'%s' does not say '%s'", fault.message, text);
 }
 
-static void test_open(void **state)
+static void test_open(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char path[PATH_MAX + 2];
@@ -126,7 +126,7 @@ static void test_open(void **state)
         assert_string_equal(f.source.real_path, "/src");
 }
 
-static void test_real_path(void **state)
+static void test_real_path(_unused_ void **state)
 {
         static const struct {
                 const char *path, *real;
@@ -172,7 +172,7 @@ static void test_real_path(void **state)
         assert_string_equal(f.source.real_path, "/src/sub");
 }
 
-static void test_open_file(void **state)
+static void test_open_file(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -201,7 +201,7 @@ static void test_open_file(void **state)
         assert_reads(&f, "blob");
 }
 
-static void test_changes(void **state)
+static void test_changes(_unused_ void **state)
 {
         const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1, .tv_nsec = 5}};
         _cleanup_fixture_ Fixture f = {};
@@ -240,7 +240,7 @@ static void test_changes(void **state)
         assert_changed(&f, "no regular file");
 }
 
-static void test_changed_links(void **state)
+static void test_changed_links(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -263,7 +263,7 @@ static void test_changed_links(void **state)
         assert_reads(&f, "1");
 }
 
-static void test_moved_source(void **state)
+static void test_moved_source(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -277,7 +277,7 @@ static void test_moved_source(void **state)
         assert_changed(&f, "is gone");
 }
 
-static void test_unreadable(void **state)
+static void test_unreadable(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         int status;

@@ -214,7 +214,7 @@ static unsigned count_entries(const Fixture *f, const char *path)
         return n - 2;
 }
 
-static void test_publish(void **state)
+static void test_publish(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char target[64], want[64];
@@ -254,7 +254,7 @@ static void test_publish(void **state)
         assert_int_equal(count_entries(&f, "."), 1);
 }
 
-static void test_permissions(void **state)
+static void test_permissions(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         mode_t mask;
@@ -280,8 +280,9 @@ static void test_permissions(void **state)
         f.options.gid = 4321;
         assert_publishes(&f, 2);
         for (unsigned i = 0; i < 5; i++) {
+                static const char marker[] = "p/q/view/" VIEW_MARKER;
                 static const char *const paths[] = {"p/q/view", "p/q/view/sub", "p/q/view/a",
-                                                    "p/q/view/sub/b", "p/q/view/" VIEW_MARKER};
+                                                    "p/q/view/sub/b", marker};
                 struct stat st;
 
                 assert_int_equal(fstatat(f.scratch.fd, paths[i], &st, 0), 0);
@@ -303,7 +304,7 @@ static void test_permissions(void **state)
         assert_missing(&f, "none");
 }
 
-static void test_publish_again(void **state)
+static void test_publish_again(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         _cleanup_close_ int directory = -EBADF, old = -EBADF;
@@ -341,7 +342,7 @@ static void test_publish_again(void **state)
         assert_string_equal(buffer, "first");
 }
 
-static void test_planted_links(void **state)
+static void test_planted_links(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
 
@@ -382,7 +383,7 @@ static void assert_conflict(Fixture *f, const char *text)
         assert_non_null(strstr(f->fault.message, "--view"));
 }
 
-static void test_conflicts(void **state)
+static void test_conflicts(_unused_ void **state)
 {
         static const char *const markers[] = {
                 "x",
@@ -458,7 +459,7 @@ static void test_conflicts(void **state)
         assert_int_equal(check(&f, "/src"), -EINVAL);
 }
 
-static void test_other_owner(void **state)
+static void test_other_owner(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char text[128];
@@ -479,7 +480,7 @@ static void test_other_owner(void **state)
         assert_conflict(&f, "not valid");
 }
 
-static void test_empty_directory(void **state)
+static void test_empty_directory(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         ino_t before;
@@ -502,7 +503,7 @@ static void test_empty_directory(void **state)
         assert_publishes(&f, 2);
 }
 
-static void test_overlap(void **state)
+static void test_overlap(_unused_ void **state)
 {
         static const struct {
                 const char *view, *source, *text; /* text NULL: all is well */
@@ -541,7 +542,7 @@ static void test_overlap(void **state)
         assert_check_refused(&f, "/src", "not a directory");
 }
 
-static void test_overlap_by_mount(void **state)
+static void test_overlap_by_mount(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char from[96], to[96];
@@ -561,7 +562,7 @@ static void test_overlap_by_mount(void **state)
         assert_fault(&f, VIEW_CONFLICT, "inside");
 }
 
-static void test_unwritable(void **state)
+static void test_unwritable(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         int status;
@@ -583,7 +584,7 @@ static void test_unwritable(void **state)
         assert_int_equal(status, 0);
 }
 
-static void test_leftovers(void **state)
+static void test_leftovers(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         _cleanup_close_ int lock = -EBADF;
@@ -621,7 +622,7 @@ static void test_leftovers(void **state)
         assert_missing(&f, "view");
 }
 
-static void test_bad_manifests(void **state)
+static void test_bad_manifests(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char deep[200];
@@ -655,7 +656,7 @@ static void test_bad_manifests(void **state)
         assert_publishes(&f, 1);
 }
 
-static void test_no_room(void **state)
+static void test_no_room(_unused_ void **state)
 {
         static char large[8192];
         _cleanup_fixture_ Fixture f = {};
@@ -696,7 +697,7 @@ static void test_no_room(void **state)
         assert_int_equal(umount2(mounted, MNT_DETACH), 0);
 }
 
-static void test_mount_point(void **state)
+static void test_mount_point(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char mounted[96];
@@ -716,7 +717,7 @@ static void test_mount_point(void **state)
         assert_int_equal(umount2(mounted, MNT_DETACH), 0);
 }
 
-static void test_probe(void **state)
+static void test_probe(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         uint64_t files;
@@ -764,7 +765,7 @@ static void test_probe(void **state)
         assert_int_equal(files, 3);
 }
 
-static void test_many_files(void **state)
+static void test_many_files(_unused_ void **state)
 {
         enum { N = 3000 };
         static char paths[N][48], texts[N][24];
@@ -783,9 +784,9 @@ static void test_many_files(void **state)
                 f.options.threads = threads;
                 assert_publishes(&f, N);
                 for (unsigned i = 0; i < N; i += 7) {
-                        char path[64];
+                        _cleanup_free_ char *path = NULL;
 
-                        (void) snprintf(path, sizeof(path), "view/%s", paths[i]);
+                        assert_int_equal(path_join("view", paths[i], &path), 0);
                         assert_text(&f, path, texts[i]);
                 }
         }
@@ -798,7 +799,7 @@ static void test_many_files(void **state)
 }
 
 /* A file system that can't rename without replacing answers EINVAL. */
-static void test_plain_rename(void **state)
+static void test_plain_rename(_unused_ void **state)
 {
         struct sock_filter code[] = {
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -830,7 +831,7 @@ static void test_plain_rename(void **state)
         assert_int_equal(view_removed(&f), 1);
 }
 
-static void test_long_name(void **state)
+static void test_long_name(_unused_ void **state)
 {
         _cleanup_fixture_ Fixture f = {};
         char path[257];

@@ -259,7 +259,7 @@ static uint64_t get(const Frame *f, const char *key)
         return v;
 }
 
-static void expect_selected(Worker *w, const Checkpoint *c)
+static void expect_selected(Worker *w)
 {
         _cleanup_frame_ Frame f = {};
         const char *fingerprint;
@@ -476,7 +476,7 @@ static void test_life(void **state)
         job = job_load(&c);
         job_add_paths(job, &c);
         worker_send(&w, job, &c.root_fd, 1);
-        expect_selected(&w, &c);
+        expect_selected(&w);
         assert_false(there_is(&c, "view"));
         worker_log(&w, "asked");
         worker_command(&w, "load");
@@ -563,7 +563,7 @@ static void test_other_jobs(void **state)
         assert_int_equal(json_add_path(job, "pidFile", c.pid_file), 0);
         assert_int_equal(json_add_path(job, "logFile", c.log_file), 0);
         worker_send(&w, job, &c.root_fd, 1);
-        expect_selected(&w, &c);
+        expect_selected(&w);
         worker_command(&w, "load");
         expect_loaded(&w, 2 * LARGE_A + LARGE_B + 11, &fds);
         worker_command(&w, "publish");
@@ -608,7 +608,7 @@ static void test_manager_gone(void **state)
                         worker_send(&w, job, &c.root_fd, 1);
                 }
                 if (stage > 1)
-                        expect_selected(&w, &c);
+                        expect_selected(&w);
                 if (stage > 2)
                         worker_command(&w, "load");
                 if (stage > 3)
@@ -643,7 +643,7 @@ static void test_quit(void **state)
                 job = job_load(&c);
                 job_add_paths(job, &c);
                 worker_send(&w, job, &c.root_fd, 1);
-                expect_selected(&w, &c);
+                expect_selected(&w);
                 worker_command(&w, words[i]);
                 worker_expect_end(&w, 0);
                 assert_false(there_is(&c, "worker.pid"));
@@ -704,7 +704,7 @@ static void test_out_of_turn(void **state)
                 checkpoint_make(&c);
                 w = worker_start(0);
                 worker_send(&w, job_load(&c), &c.root_fd, 1);
-                expect_selected(&w, &c);
+                expect_selected(&w);
                 worker_command(&w, words[i]);
                 worker_expect_error(&w, "LoadFailed", "command");
         }
@@ -839,7 +839,7 @@ static void test_ours(void **state)
         job = job_load(&c);
         job_add_paths(job, &c);
         worker_send(&w, job, &c.root_fd, 1);
-        expect_selected(&w, &c);
+        expect_selected(&w);
         (void) snprintf(pid, sizeof(pid), "%d\n", (int) w.pid);
         check_text(&c, "worker.pid", pid);
         worker_log(&w, "new");
@@ -900,7 +900,7 @@ static void test_source_changed(void **state)
                 job = job_load(&c);
                 job_add_paths(job, &c);
                 worker_send(&w, job, &c.root_fd, 1);
-                expect_selected(&w, &c);
+                expect_selected(&w);
                 change(&c, what);
                 worker_command(&w, "load");
                 worker_expect_error(&w, "SourceChanged", what == CHANGE_SMALL ? "config.json" : "");

@@ -1,0 +1,148 @@
+/* A frame stream whose peer cuts its bytes and sends descriptors as the input says. A model that knows where
+ * each send began says whose the descriptors must be.
+ *
+ * Input: a byte n, n bytes of control (used over and over, one a send), then what is sent.
+ * Control: bits 0-2 length, 3-4 descriptors, 5 send on without receiving. */
+#include "tests/fuzz/fuzz.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "wire/frame.h"
+
+#define SIZE_LIMIT 6000U
+#define FD_LIMIT   2U
+#define FRAMES_MAX 70000U
+
+typedef struct Model {
+        FrameStream *stream;
+        int peer;
+        int file;
+        unsigned batches[FRAMES_MAX]; /* how many sends with descriptors began in the frame */
+        unsigned fds[FRAMES_MAX];     /* how many descriptors the last of them had */
+        size_t sending;               /* the frame that the next byte sent is in */
+        size_t received;
+        bool broken;
+} Model;
+
+static void check_frame(Model *m, const Frame *f)
+{
+        CHECK(m->batches[m->received] <= 1);
+        CHECK(f->fds.n == m->fds[m->received]);
+        CHECK(f->fds.n <= FD_LIMIT);
+        for (size_t i = 0; i < f->fds.n; i++)
+                CHECK(f->fds.fds[i] > STDERR_FILENO);
+        CHECK(json_object_is_type(f->object, json_type_object));
+#ifdef FUZZ_SEEDED_FAULT
+        if (m->received == 2 && f->fds.n == 2)
+                abort();
+#endif
+}
+
+static void receive_all(Model *m)
+{
+        while (!m->broken) {
+                _cleanup_frame_ Frame f = {0};
+                JsonFault fault = {0};
+                int r = frame_stream_receive(m->stream, &f, &fault);
+
+                if (r == 0)
+                        return;
+                if (r == 1) {
+                        check_frame(m, &f);
+                        m->received++;
+                        continue;
+                }
+                m->broken = true;
+                CHECK(!f.object && f.fds.n == 0);
+                CHECK(r == -EBADMSG || r == -EMSGSIZE || r == -EPROTO || r == -ENOTCONN || r == -ECONNRESET);
+                if (r == -EBADMSG)
+                        CHECK(fault.reason);
+                if (r == -EPROTO)
+                        CHECK(m->batches[m->received] > 1 || m->fds[m->received] > FD_LIMIT);
+                CHECK(frame_stream_receive(m->stream, &f, &fault) == r);
+        }
+}
+
+/* One send; false where the socket is full. */
+static bool send_chunk(Model *m, const uint8_t *data, size_t n, size_t n_fds)
+{
+        union {
+                struct cmsghdr header;
+                char space[CMSG_SPACE(4 * sizeof(int))];
+        } control = {0};
+        struct iovec iov = {.iov_base = (void *) data, .iov_len = n};
+        struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+        int fds[4] = {m->file, m->file, m->file, m->file};
+
+        if (n_fds > 0) {
+                struct cmsghdr *c;
+
+                message.msg_control = &control;
+                message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+                c = CMSG_FIRSTHDR(&message);
+                c->cmsg_level = SOL_SOCKET;
+                c->cmsg_type = SCM_RIGHTS;
+                c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+                memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+        }
+        if (sendmsg(m->peer, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t) n)
+                return false;
+        if (n_fds > 0) {
+                m->batches[m->sending]++;
+                m->fds[m->sending] = (unsigned) n_fds;
+        }
+        for (size_t i = 0; i < n; i++)
+                m->sending += data[i] == 0;
+        return true;
+}
+
+static void run(Model *m, const uint8_t *control, size_t n_control, const uint8_t *data, size_t size)
+{
+        static const size_t lengths[] = {1, 2, 5, 13, 64, 300, 1500, 5000};
+
+        for (size_t i = 0, at = 0; at < size && !m->broken && m->sending + 1 < FRAMES_MAX; i++) {
+                uint8_t c = n_control > 0 ? control[i % n_control] : 4;
+                size_t n = MIN2(lengths[c & 7], size - at);
+
+                if (!send_chunk(m, data + at, n, c >> 3 & 3)) {
+                        receive_all(m);
+                        if (m->broken || !send_chunk(m, data + at, n, c >> 3 & 3))
+                                return;
+                }
+                at += n;
+                if (!(c & 32))
+                        receive_all(m);
+        }
+        receive_all(m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        size_t n_control;
+        int fds[2], before;
+        Model *m;
+
+        if (size < 1 || size > FRAMES_MAX - 2)
+                return 0;
+        n_control = MIN2((size_t) data[0] & 31, size - 1);
+        m = calloc(1, sizeof(*m));
+        CHECK(m);
+        before = next_free_fd();
+        m->file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        CHECK(m->file >= 0);
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+        CHECK(frame_stream_new(fds[0], SIZE_LIMIT, FD_LIMIT, SIZE_LIMIT, &m->stream) == 0);
+        m->peer = fds[1];
+        run(m, data + 1, n_control, data + 1 + n_control, size - 1 - n_control);
+        m->peer = close_fd(m->peer);
+        receive_all(m);
+        CHECK(m->broken);
+        frame_stream_free(m->stream);
+        close_fd(m->file);
+        CHECK(next_free_fd() == before);
+        free(m);
+        return 0;
+}
