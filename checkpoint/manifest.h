@@ -16,9 +16,9 @@ typedef struct ManifestFile {
         char *path; /* owned; relative and normal */
         FileIdentity identity;
         uint64_t memory_device, memory_inode;
-        bool packed;
         uint64_t offset;     /* in the pack; 0 otherwise */
         uint32_t descriptor; /* of the worker, WORKER_FIRST_DESCRIPTOR and up */
+        bool packed;
 } ManifestFile;
 void manifest_file_done(ManifestFile *f);
 #define _cleanup_manifest_file_ _cleanup_(manifest_file_done)

@@ -255,7 +255,7 @@ int source_open_file(const Source *s, const SelectedFile *file, int *ret_fd, Sou
         const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
         _cleanup_close_ int fd = -EBADF;
         struct stat st;
-        int r, set;
+        int r;
 
         fd = open_below(s, file, flags);
         if (fd == -EMFILE || fd == -ENFILE)
@@ -282,8 +282,7 @@ int source_open_file(const Source *s, const SelectedFile *file, int *ret_fd, Sou
                 if (r < 0)
                         return r;
         }
-        set = fcntl(fd, F_GETFL);
-        if (set < 0 || fcntl(fd, F_SETFL, set & ~O_NONBLOCK) < 0)
+        if (fcntl(fd, F_SETFL, 0) < 0) /* no other status flag was set */
                 return refuse_file(s, file, -errno, ret_fault);
         *ret_fd = TAKE_FD(fd);
         return 0;
