@@ -266,8 +266,10 @@ static void test_permissions(_unused_ void **state)
         mask = umask(0777);
         assert_int_equal(publish(&f), geteuid() == 0 ? 0 : -EACCES);
         (void) umask(mask);
-        if (geteuid() != 0) /* the parents that this umask makes can't be used by their owner */
+        if (geteuid() != 0) { /* the parents that this umask makes can't be used by their owner */
+                fixture_done(&f);
                 skip();
+        }
         assert_int_equal(mode_of(&f, "p"), S_IFDIR | 0755);
         assert_int_equal(mode_of(&f, "p/q"), S_IFDIR | 0755);
         assert_int_equal(mode_of(&f, "p/q/view"), S_IFDIR | 0755);
@@ -553,8 +555,10 @@ static void test_overlap_by_mount(_unused_ void **state)
         assert_int_equal(mkdirat(f.scratch.fd, "bound", 0755), 0);
         (void) snprintf(from, sizeof(from), "%s/src", f.scratch.path);
         (void) snprintf(to, sizeof(to), "%s/bound", f.scratch.path);
-        if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+        if (mount(from, to, NULL, MS_BIND, NULL) < 0) {
+                fixture_done(&f);
                 skip();
+        }
         f.options.path = "/bound/view";
         view_fault_done(&f.fault);
         assert_int_equal(check(&f, "/src"), -EEXIST);
@@ -674,8 +678,10 @@ static void test_no_room(_unused_ void **state)
         load_n(&f, content, 64);
         assert_int_equal(mkdirat(f.scratch.fd, "small", 0755), 0);
         (void) snprintf(mounted, sizeof(mounted), "%s/small", f.scratch.path);
-        if (mount("none", mounted, "tmpfs", 0, "size=128k") < 0)
+        if (mount("none", mounted, "tmpfs", 0, "size=128k") < 0) {
+                fixture_done(&f);
                 skip();
+        }
         f.options.path = "/small/p/view";
         assert_int_equal(publish(&f), -ENOSPC);
         assert_fault(&f, VIEW_FAILED, "make room");
@@ -708,8 +714,10 @@ static void test_mount_point(_unused_ void **state)
         load(&f, {"a", "1"}, {"sub/b", "@2"});
         assert_int_equal(mkdirat(f.scratch.fd, "view", 0755), 0);
         (void) snprintf(mounted, sizeof(mounted), "%s/view", f.scratch.path);
-        if (mount("none", mounted, "tmpfs", 0, "size=1m") < 0)
+        if (mount("none", mounted, "tmpfs", 0, "size=1m") < 0) {
+                fixture_done(&f);
                 skip();
+        }
         assert_publishes(&f, 2);
         assert_publishes(&f, 2);
         assert_int_equal(view_removed(&f), 1);
@@ -823,8 +831,10 @@ static void test_plain_rename(_unused_ void **state)
                 _exit(publish(&f) < 0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+                fixture_done(&f);
                 skip();
+        }
         assert_int_equal(status, 0);
         assert_text(&f, "view/a", "1");
         assert_int_equal(count_entries(&f, "."), 2);
