@@ -130,20 +130,16 @@ static bool cache_is_filling(const Cache *c)
         return c->phase >= CACHE_COPYING && c->phase <= CACHE_PROBING;
 }
 
-/* The small files are there twice: in the pack and as real files in the view. */
-static uint64_t cache_file_bytes(const Cache *c)
-{
-        return add_saturating(c->bytes, c->pack_bytes);
-}
-
+/* The small files will be there twice: in the pack and as real files in the view. */
 uint64_t cache_reserved_bytes(const Cache *c)
 {
-        return cache_is_filling(c) ? add_saturating(cache_file_bytes(c), c->buffer_bytes) : 0;
+        return cache_is_filling(c) ? add_saturating(add_saturating(c->bytes, c->pack_bytes), c->buffer_bytes)
+                                   : 0;
 }
 
 uint64_t cache_resident_bytes(const Cache *c)
 {
-        return cache_is_resident(c) ? cache_file_bytes(c) : 0;
+        return cache_is_resident(c) ? c->bytes : 0;
 }
 
 uint64_t cache_outstanding_bytes(const Cache *c)

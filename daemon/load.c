@@ -126,7 +126,7 @@ static int check_files(Cache *c, const WorkerMessage *s, Fault *fault)
                 (void) fault_set(fault, FAULT_TOO_MANY_FILES, NULL,
                                  "cache '%s' needs %" PRIu64 " descriptors, of the manager's %" PRIu64
                                  " are %" PRIu64 " in use: stop other caches, select fewer files, or raise "
-                                                 "DescriptorsMax= and LimitNOFILE=",
+                                 "DescriptorsMax= and LimitNOFILE=",
                                  cache_name(c), needed, m->descriptors_max, used);
                 fault->files = needed;
                 fault->maximum = m->descriptors_max - MIN2(used, m->descriptors_max);
@@ -193,9 +193,13 @@ static int admit(Cache *c, Fault *fault)
         if (r < 0)
                 return fault_set_errno(fault, r, cache_name(c),
                                        "cannot find out how much memory is available");
+        /* It holds from now on, also where it refuses this very load. */
+        if (s->max_resident_bytes != UINT64_MAX) {
+                r = manager_set_quota(c->manager, s->max_resident_bytes, c->owner.uid, 0);
+                if (r < 0)
+                        return fault_set_errno(fault, r, cache_name(c), "cannot save the quota");
+        }
         manager_account(c->manager, c, &state);
-        if (s->max_resident_bytes != UINT64_MAX)
-                state.quota_bytes = s->max_resident_bytes;
         admission_decide(&request, &snapshot, &state, &decision);
         r = check_user_bytes(c, decision.required_bytes, fault);
         if (r < 0)
@@ -203,12 +207,6 @@ static int admit(Cache *c, Fault *fault)
         if (decision.verdict != ADMISSION_ADMITTED) {
                 refuse_admission(c, &decision, &request, &state, fault);
                 return FAULT_REFUSED;
-        }
-        /* A refused start changes nothing, the quota neither. */
-        if (s->max_resident_bytes != UINT64_MAX) {
-                r = manager_set_quota(c->manager, s->max_resident_bytes, c->owner.uid, 0);
-                if (r < 0)
-                        return fault_set_errno(fault, r, cache_name(c), "cannot save the quota");
         }
         c->budget = (CacheBudget){
                 .required_bytes = decision.required_bytes,
