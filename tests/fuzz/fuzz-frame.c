@@ -14,15 +14,16 @@
 
 #define SIZE_LIMIT 6000U
 #define FD_LIMIT   2U
-#define FRAMES_MAX 70000U
+#define FRAMES_MAX 512U
+#define INPUT_MAX  16384U
 
 typedef struct Model {
         FrameStream *stream;
         int peer;
         int file;
-        unsigned batches[FRAMES_MAX]; /* how many sends with descriptors began in the frame */
-        unsigned fds[FRAMES_MAX];     /* how many descriptors the last of them had */
-        size_t sending;               /* the frame that the next byte sent is in */
+        uint8_t batches[FRAMES_MAX]; /* how many sends with descriptors began in the frame */
+        uint8_t fds[FRAMES_MAX];     /* how many descriptors the last of them had */
+        size_t sending;              /* the frame that the next byte sent is in */
         size_t received;
         bool broken;
 } Model;
@@ -66,7 +67,7 @@ static void receive_all(Model *m)
         }
 }
 
-/* One send; false where the socket is full. */
+/* One send; false where the socket, or the model, is full. */
 static bool send_chunk(Model *m, const uint8_t *data, size_t n, size_t n_fds)
 {
         union {
@@ -76,6 +77,7 @@ static bool send_chunk(Model *m, const uint8_t *data, size_t n, size_t n_fds)
         struct iovec iov = {.iov_base = (void *) data, .iov_len = n};
         struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
         int fds[4] = {m->file, m->file, m->file, m->file};
+        size_t zeros = 0;
 
         if (n_fds > 0) {
                 struct cmsghdr *c;
@@ -88,14 +90,17 @@ static bool send_chunk(Model *m, const uint8_t *data, size_t n, size_t n_fds)
                 c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
                 memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
         }
+        for (size_t i = 0; i < n; i++)
+                zeros += data[i] == 0;
+        if (m->sending + zeros >= FRAMES_MAX)
+                return false;
         if (sendmsg(m->peer, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t) n)
                 return false;
         if (n_fds > 0) {
-                m->batches[m->sending]++;
-                m->fds[m->sending] = (unsigned) n_fds;
+                m->batches[m->sending] = (uint8_t) MIN2(m->batches[m->sending] + 1, 2);
+                m->fds[m->sending] = (uint8_t) n_fds;
         }
-        for (size_t i = 0; i < n; i++)
-                m->sending += data[i] == 0;
+        m->sending += zeros;
         return true;
 }
 
@@ -103,7 +108,7 @@ static void run(Model *m, const uint8_t *control, size_t n_control, const uint8_
 {
         static const size_t lengths[] = {1, 2, 5, 13, 64, 300, 1500, 5000};
 
-        for (size_t i = 0, at = 0; at < size && !m->broken && m->sending + 1 < FRAMES_MAX; i++) {
+        for (size_t i = 0, at = 0; at < size && !m->broken; i++) {
                 uint8_t c = n_control > 0 ? control[i % n_control] : 4;
                 size_t n = MIN2(lengths[c & 7], size - at);
 
@@ -125,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int fds[2], before;
         Model *m;
 
-        if (size < 1 || size > FRAMES_MAX - 2)
+        if (size < 1 || size > INPUT_MAX)
                 return 0;
         n_control = MIN2((size_t) data[0] & 31, size - 1);
         m = calloc(1, sizeof(*m));

@@ -32,6 +32,10 @@ class Result:
         return self
 
 
+def _words(argv):
+    return [str(a) if isinstance(a, int) else os.fspath(a) for a in argv]
+
+
 def exit_code(returncode):
     return returncode if returncode >= 0 else 128 - returncode
 
@@ -53,7 +57,7 @@ def run(*argv, input=None, env=None, cwd=None, timeout=60, limits=None, ignore_s
     started = time.monotonic()
     who = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": user[2]}
     timeout *= float(os.environ.get("ILOADER_TEST_TIME_FACTOR", "1"))
-    process = subprocess.Popen([os.fspath(a) for a in argv], stdin=subprocess.PIPE if input is not None else
+    process = subprocess.Popen(_words(argv), stdin=subprocess.PIPE if input is not None else
                                subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd,
                                pass_fds=pass_fds, preexec_fn=_before_exec(limits or {}, True, ignore_signals), **who)
     try:
@@ -80,7 +84,7 @@ class Background:
                  user=None, stderr=subprocess.PIPE):
         who = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": user[2]}
         self.argv = argv
-        self.process = subprocess.Popen([os.fspath(a) for a in argv], stdin=stdin, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen(_words(argv), stdin=stdin, stdout=subprocess.PIPE,
                                         stderr=stderr, env=env, cwd=cwd, pass_fds=pass_fds,
                                         preexec_fn=_before_exec(limits or {}, True, ignore_signals), **who)
         self.pid = self.process.pid

@@ -109,18 +109,18 @@ def no_verb_at_all():
 
 @tap.test
 def a_socket_path_that_does_not_fit():
-    p = Shared.product
-    long = p.path("s" * (108 - len(str(p.root)) - 1))
-    assert len(str(long)) == 108
-    for argv in (("start", Shared.model, "--name", "x", "--socket", long), ("status", "x", "--socket", long),
-                 ("start", Shared.model, "--name", "x", "--base-dir", p.path("b" * 100))):
-        with p.nothing_left():
+    with Product() as p:
+        model = checkpoint.small(p.path("model"))
+        long = p.path("s" * (108 - len(str(p.root)) - 1))
+        assert len(str(long)) == 108
+        for argv in (("start", model, "--name", "x", "--socket", long), ("status", "x", "--socket", long),
+                     ("start", model, "--name", "x", "--base-dir", p.path("b" * 100))):
             result = p.iloader(*argv)
             assert result.code in (1, 2) and "107" in result.err, result
-    assert not p.path("b" * 100).joinpath("run", "io.iloader.Manager").exists()
-    fits = p.path("s" * (107 - len(str(p.root)) - 1))
-    p.start(Shared.model, "x", "--socket", fits, "--view", p.path("fits"))
-    p.iloader("stop", "--socket", fits, "x", "--remove-view").ok()
+        assert not p.manager_pids() and not list(p.root.glob("s*")) and not list(p.root.glob("b*"))
+        fits = p.path("s" * (107 - len(str(p.root)) - 1))
+        p.start(model, "x", "--socket", fits, "--view", p.path("fits"))
+        p.iloader("stop", "--socket", fits, "x", "--remove-view").ok()
 
 
 def refused_view(view, *words):
