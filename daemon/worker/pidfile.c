@@ -102,7 +102,7 @@ int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failu
 
 int pid_file_remove(const PidFile *p)
 {
-        pid_t pid;
+        pid_t pid = 0;
         int r;
 
         r = pid_file_read(p, &pid);
