@@ -66,7 +66,7 @@ static int load_config(Manager *m, const ManagerOptions *options)
         if (r < 0 && fault.message) {
                 EventFields fields = EVENT_FIELDS_INIT;
 
-                event_log(EVENT_CONFIGURATION_INVALID, &fields, "%s/%s:%u: %s", options->config_dir,
+                event_log(EVENT_CONFIGURATION_INVALID, &fields, "%s:%u: %s",
                           fault.path ? fault.path : "iloaderd.conf", fault.line, fault.message);
                 return r;
         }
