@@ -96,7 +96,11 @@ static int parse_error(struct json_object *o, const char *name, WorkerMessage *m
                 return r;
         if (path && strlen(path) > MESSAGE_TEXT_MAX)
                 return -EBADMSG;
-        (void) fault_set(&m->fault, kind, kind == FAULT_LOAD_FAILED ? name : path ? path : "", "%s", text);
+        (void) fault_set(&m->fault, kind,
+                         kind == FAULT_LOAD_FAILED ? name
+                         : path                    ? path
+                                                   : "",
+                         "cache '%s': %s", name, text);
         r = json_get_size(o, "files", &m->fault.files);
         if (r < 0 && r != -ENOENT)
                 return r;
