@@ -70,10 +70,13 @@ static int check_name(const char *name, Fault *fault)
 
 static int fault_configuration(const ConfigFault *f, const char *name, int error, Fault *fault)
 {
+        const char *path = f->path ? f->path : name, *text = f->message ? f->message : strerror(-error);
         int r;
 
-        r = fault_set(fault, FAULT_INVALID_CONFIGURATION, f->path ? f->path : name, "%s",
-                      f->message ? f->message : strerror(-error));
+        /* Where it stands is in the fields, and in the message for those who only show that. */
+        r = f->line > 0
+                    ? fault_set(fault, FAULT_INVALID_CONFIGURATION, path, "%s:%u: %s", path, f->line, text)
+                    : fault_set(fault, FAULT_INVALID_CONFIGURATION, path, "%s: %s", path, text);
         fault->line = f->line;
         return r;
 }
