@@ -338,7 +338,7 @@ int main(int argc, char **argv)
         r = parse_arguments(argc, argv, &a);
         if (r <= 0)
                 return r == 0 ? EXIT_SUCCESS : EXIT_USAGE;
-        (void) umask(0077);
+        (void) umask(0022);
         (void) signal(SIGPIPE, SIG_IGN);
         r = run(&a);
         return r >= 0 ? EXIT_SUCCESS : r == -EBUSY ? EXIT_BUSY : EXIT_FAILURE;
