@@ -75,7 +75,7 @@ static int refuse(const char *path, const struct stat *st, char **ret_error)
 int private_directory_open(const char *path, char **ret_error)
 {
         _cleanup_close_ int fd = -EBADF;
-        struct stat st;
+        struct stat st = {0};
 
         fd = open_directory(path, &st, ret_error);
         if (fd < 0)
@@ -108,7 +108,7 @@ int runtime_directory_place(const Target *t, RuntimeDirectory *ret)
 int runtime_directory_open(const Target *t, RuntimeDirectory *ret, char **ret_error)
 {
         _cleanup_runtime_directory_ RuntimeDirectory d = RUNTIME_DIRECTORY_INIT;
-        struct stat st;
+        struct stat st = {0};
         int r;
 
         r = runtime_directory_place(t, &d);

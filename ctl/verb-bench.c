@@ -95,7 +95,7 @@ static int read_all(const Files *files, char *buffer, size_t n, uint64_t *ret_by
 {
         uint64_t bytes = 0;
 
-        for (char *const *p = files->paths; *p; p++) {
+        for (char *const *p = files->paths; p && *p; p++) {
                 _cleanup_close_ int fd = open(*p, O_RDONLY | O_CLOEXEC | O_NOCTTY);
                 ssize_t k = fd < 0 ? -1 : 1;
 

@@ -84,7 +84,7 @@ static _noreturn_ void child(const Run *run, int fd)
         if (!view)
                 _exit(EXIT_RUN_FAILED);
         r = setenv(RUN_VARIABLE, view, 1) < 0 ? -errno : run_arguments(command, view, &argv);
-        if (r < 0) {
+        if (r < 0 || !argv) {
                 output_note("run: cannot prepare the command: %s", strerror(-r));
                 _exit(EXIT_RUN_FAILED);
         }

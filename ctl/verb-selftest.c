@@ -43,8 +43,8 @@ static const struct {
 } model_files[] = {
         {"config.json", 512},
         {"tokenizer.json", 20000},
-        {"model-00001-of-00002.safetensors", 3 * 1024 * 1024 + 17},
-        {"model-00002-of-00002.safetensors", 1024 * 1024},
+        {"model-00001-of-00002.safetensors", MIB(3) + 17},
+        {"model-00002-of-00002.safetensors", MIB(1)},
         {"extra/a file with spaces", 1},
         {"extra/empty", 0},
 };
@@ -195,7 +195,7 @@ static int step_read(Selftest *s)
                         r = read_file(s->view, path, &view, &n_view);
                 if (r < 0)
                         return fails(s, r, "cannot read %s: %s", path, strerror(-r));
-                if (n_source != n_view || memcmp(source, view, n_view) != 0)
+                if (n_source != n_view || !source || !view || memcmp(source, view, n_view) != 0)
                         return fails(s, -EIO, "%s reads differently out of the view", path);
         }
         return 0;

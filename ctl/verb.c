@@ -129,11 +129,9 @@ const Verb verb_table[] = {
          "Show which files a checkpoint has and whether they fit into memory", NULL, VERB_LOCAL, "MODEL_DIR",
          1, 1, inspect_options, verb_inspect},
         {"start", "[MODEL_DIR] --name NAME [OPTION…]", "Make a checkpoint resident and print its view",
-         "Prints the published directory alone on standard output: VIEW=$(iloader start MODEL_DIR --name "
-         "NAME).\n"
-         "Without a manager of the user's own, one is started. In the system scope MODEL_DIR may be left out "
-         "for a\n"
-         "cache that /etc/iloader/caches/NAME.conf describes.",
+         "Prints the published directory alone on stdout: VIEW=$(iloader start MODEL_DIR --name NAME).\n"
+         "Without a manager of the user's own, one is started. In the system scope MODEL_DIR may be left\n"
+         "out for a cache that /etc/iloader/caches/NAME.conf describes.",
          0, "MODEL_DIR", 0, 1, start_options, verb_start},
         {"status", "NAME [OPTION…]", "Show a cache's state, size, leases and budget", NULL, VERB_NAME, "NAME",
          0, 0, status_options, verb_status},

@@ -74,7 +74,7 @@ static void test_lines_elsewhere(_unused_ void **state)
         assert_non_null(f);
         p = (Progress){.file = f, .name = "qwen"};
         for (unsigned i = 0; i <= 200; i++)
-                progress_update(&p, MIB(i), MIB(200), (i + 1) * 100 * USEC_PER_MSEC);
+                progress_update(&p, MIB(i), MIB(200), (usec_t) (i + 1) * 100 * USEC_PER_MSEC);
         progress_clear(&p);
         assert_int_equal(fclose(f), 0);
         assert_null(strchr(text, '\r'));
@@ -98,7 +98,7 @@ static void test_terminal(_unused_ void **state)
         assert_non_null(f);
         p = (Progress){.file = f, .name = "qwen", .terminal = true};
         for (unsigned i = 0; i <= 1000; i++)
-                progress_update(&p, MIB(i), MIB(1000), (i + 1) * USEC_PER_MSEC);
+                progress_update(&p, MIB(i), MIB(1000), (usec_t) (i + 1) * USEC_PER_MSEC);
         progress_clear(&p);
         assert_int_equal(fclose(f), 0);
         for (const char *c = text; (c = strchr(c, '\r')); c++)
