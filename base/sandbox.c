@@ -227,6 +227,7 @@ static const char *const loading_calls[] = {
         "fchown",
         "fchown32",
         "fchownat",
+        "fsetxattr",
         "utimensat",
         "utimensat_time64",
         "flock",

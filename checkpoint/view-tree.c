@@ -3,6 +3,7 @@
 #include "checkpoint/view-tree.h"
 
 #include <dirent.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "base/fd.h"
 #include "base/path.h"
@@ -171,6 +173,51 @@ int view_tree_load(ViewTree *t, const ViewOptions *options, int manifest_fd, int
         }
 }
 
+/* The kernel's own form of a list: linux/posix_acl_xattr.h, whose names differ over versions of its header.
+ */
+typedef struct AclEntry {
+        uint16_t tag, permissions;
+        uint32_t id;
+} AclEntry;
+_Static_assert(sizeof(AclEntry) == 8, "entries follow each other without gaps");
+enum {
+        ACL_VERSION = 2,
+        ACL_OWNER = 0x01,
+        ACL_USER = 0x02,
+        ACL_GROUP = 0x04,
+        ACL_MASK = 0x10,
+        ACL_OTHER = 0x20,
+};
+#define ACL_NO_ID UINT32_MAX
+
+static AclEntry acl_entry(unsigned tag, mode_t permissions, uint32_t id)
+{
+        return (AclEntry){htole16((uint16_t) tag), htole16((uint16_t) (permissions & 7)), htole32(id)};
+}
+
+/* The mode, and the reader, who may do what the owner may but write. What stat(2) shows as the group's
+ * permissions is the list's mask from then on, and the group's own are in the list. */
+static int set_reader(const ViewOptions *o, int fd, mode_t mode)
+{
+        const mode_t reads = mode >> 6 & 5, group = mode >> 3 & 7;
+        struct {
+                uint32_t version;
+                AclEntry entries[5];
+        } list = {
+                .version = htole32(ACL_VERSION),
+                .entries =
+                        {
+                                acl_entry(ACL_OWNER, mode >> 6, ACL_NO_ID),
+                                acl_entry(ACL_USER, reads, o->reader),
+                                acl_entry(ACL_GROUP, group, ACL_NO_ID),
+                                acl_entry(ACL_MASK, reads | group, ACL_NO_ID),
+                                acl_entry(ACL_OTHER, mode, ACL_NO_ID),
+                        },
+        };
+
+        return fsetxattr(fd, "system.posix_acl_access", &list, sizeof(list), 0) < 0 ? -errno : 0;
+}
+
 int view_tree_adjust(const ViewTree *t, int fd, mode_t mode)
 {
         const ViewOptions *o = t->options;
@@ -182,7 +229,7 @@ int view_tree_adjust(const ViewTree *t, int fd, mode_t mode)
                 return -errno;
         if ((st.st_mode & 0777) != mode && fchmod(fd, mode) < 0)
                 return -errno;
-        return 0;
+        return o->has_reader ? set_reader(o, fd, mode) : 0;
 }
 
 /* The directory that the last path was in, with all above it: paths come sorted, so that the next one mostly
@@ -288,7 +335,7 @@ static int write_small(const ViewTree *t, const ViewEntry *e, int directory, con
         if (fd < 0)
                 return -errno;
         r = e->size > 0 ? fd_write_full(fd, t->pack + e->offset, e->size) : 0;
-        if (r >= 0 && (t->fix_mode || t->fix_group))
+        if (r >= 0 && (t->fix_mode || t->fix_group || t->options->has_reader))
                 r = view_tree_adjust(t, fd, t->options->mode);
         /* Some file systems say only now that there is no room. */
         if (close(TAKE_FD(fd)) < 0 && r >= 0 && errno != EINTR)
@@ -379,7 +426,7 @@ static int tree_learn(ViewTree *t, int directory_fd)
                 return -errno;
         t->fix_mode = (st.st_mode & 07777) != t->options->mode;
         t->fix_group = t->options->gid != (gid_t) -1 && st.st_gid != t->options->gid;
-        if (t->fix_mode || t->fix_group) {
+        if (t->fix_mode || t->fix_group || t->options->has_reader) {
                 _cleanup_close_ int fd = openat(directory_fd, VIEW_MARKER, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
                 return fd < 0 ? -errno : view_tree_adjust(t, fd, t->options->mode);

@@ -21,6 +21,8 @@ typedef struct ViewOptions {
         pid_t pid;        /* holder of the descriptors */
         mode_t mode; /* of small files (0400, 0440, 0444); directories get x where it has r, and owner rwx */
         gid_t gid;   /* (gid_t) -1: unchanged */
+        bool has_reader; /* one user more may read, whatever mode and group say: by a list, acl(5) */
+        uid_t reader;
         mode_t parent_mode; /* of missing parent directories, which are made: 0: as the view's own
                              * directories; (mode_t) -1: none is made, they must be there */
         unsigned threads;   /* that write small files; 0: chosen */

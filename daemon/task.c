@@ -59,11 +59,13 @@ static int add_publish(const Cache *c, struct json_object *o)
             (r = json_add_int(o, "viewMode", c->settings->mode)) < 0 ||
             (r = json_add_int(o, "pid", c->pid)) < 0)
                 return r;
-        /* A view that another user owns has the cache's group, so that the group's and the owner's readers
-         * enter. */
-        if (c->gid_given || c->manager->policy.scope == SCOPE_SYSTEM)
-                return json_add_int(o, "gid", c->gid);
-        return 0;
+        /* A view of root's has the cache's group and mode, and beside them the cache's owner may read it. */
+        if (c->gid_given || c->manager->policy.scope == SCOPE_SYSTEM) {
+                r = json_add_int(o, "gid", c->gid);
+                if (r < 0)
+                        return r;
+        }
+        return c->owner.uid != c->manager->identity.uid ? json_add_int(o, "reader", c->owner.uid) : 0;
 }
 
 static int task_job(const Cache *c, TaskKind kind, const char *line, struct json_object **ret)

@@ -23,7 +23,8 @@
  *   <- command "log": line                   appended to the log file, if there is one, with a newline; at any time
  *   <- command "stop"                        or end of file: the worker exits 0
  * job "publish"  the default view of the system scope. descriptors: root directory, manifest, pack (if any).
- *   name, view, viewMode, gid?, viewParentMode?, pid (of the holder) -> event "published"
+ *   name, view, viewMode, gid?, reader? (a uid that may read too), viewParentMode?, pid (of the holder)
+ *                                                                   -> event "published"
  * job "probe"    opens every file of a view and compares it with the manifest. descriptors: root directory, manifest.
  *   name, view                                                      -> event "probed": files
  * job "remove"   after a death or a stop. descriptors: root directory.

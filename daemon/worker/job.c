@@ -200,7 +200,7 @@ static int job_parse_line(struct json_object *o, Job *j, Failure *f)
 
 static int job_parse_fields(struct json_object *o, unsigned fields, Job *j, Failure *f)
 {
-        uint64_t gid = UINT64_MAX, pid = 0;
+        uint64_t gid = UINT64_MAX, reader = UINT64_MAX, pid = 0;
         const char *name;
         int r;
 
@@ -218,6 +218,11 @@ static int job_parse_fields(struct json_object *o, unsigned fields, Job *j, Fail
                 return r;
         if (gid != UINT64_MAX)
                 j->gid = (gid_t) gid;
+        r = job_get_number(o, "reader", false, 0, UINT32_MAX - 1, &reader, f);
+        if (r < 0)
+                return r;
+        if (reader != UINT64_MAX)
+                j->reader = (uid_t) reader;
         if (fields & FIELD_SOURCE) {
                 r = job_parse_source(o, j, f);
                 if (r < 0)
@@ -262,6 +267,7 @@ int job_parse(Frame *frame, Job **ret, Failure *ret_failure)
                 .max_bytes = UINT64_MAX,
                 .view_parent_mode = (mode_t) -1,
                 .gid = (gid_t) -1,
+                .reader = (uid_t) -1,
         };
         r = json_get_string(frame->object, "job", &kind);
         if (r < 0)

@@ -35,6 +35,7 @@ typedef struct Job {
         mode_t view_mode;
         mode_t view_parent_mode; /* of the view's missing parents; (mode_t) -1: chosen by the view */
         gid_t gid;               /* (gid_t) -1: unchanged */
+        uid_t reader;            /* of the view; (uid_t) -1: none */
         pid_t pid;               /* publish: the holder; remove: whose pid file it is; 0: none */
         char *line;              /* NULL: none */
 } Job;

@@ -49,6 +49,8 @@ int publish_view(const Job *job, pid_t holder, int manifest_fd, int pack_fd, Fai
                 .pid = holder,
                 .mode = job->view_mode,
                 .gid = job->gid,
+                .has_reader = job->reader != (uid_t) -1,
+                .reader = job->reader,
         };
         unsigned created = 0;
         const char *name;

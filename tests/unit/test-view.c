@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <string.h>
@@ -304,6 +305,63 @@ static void test_permissions(_unused_ void **state)
         f.options.parent_mode = (mode_t) -1;
         assert_publish_refused(&f, VIEW_FAILED, "missing");
         assert_missing(&f, "none");
+}
+
+/* What open(2) says to a user who has no other rights: 0 or a negative errno. */
+static int open_as(const Fixture *f, uid_t uid, const char *path, int flags)
+{
+        int status = -1;
+        pid_t pid;
+
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                int fd;
+
+                if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+                        _exit(255);
+                fd = openat(f->scratch.fd, path, flags, 0600);
+                _exit(fd < 0 ? errno : 0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 255);
+        return -WEXITSTATUS(status);
+}
+
+static void test_reader(_unused_ void **state)
+{
+        static const char *const paths[] = {"view", "view/a", "view/sub", "view/sub/b", "view/" VIEW_MARKER};
+        _cleanup_fixture_ Fixture f = {};
+
+        fixture_make(&f);
+        if (geteuid() != 0) {
+                fixture_done(&f);
+                skip();
+        }
+        assert_int_equal(fchmod(f.scratch.fd, 0755), 0);
+        load(&f, {"a", "1"}, {"sub/b", "2"});
+        f.options.has_reader = true;
+        f.options.reader = 65432;
+        /* The second time into the view that is there. */
+        for (unsigned pass = 0; pass < 2; pass++) {
+                assert_publishes(&f, 2);
+                for (unsigned i = 0; i < ELEMENTSOF(paths); i++) {
+                        assert_int_equal(open_as(&f, 65432, paths[i], O_RDONLY), 0);
+                        assert_int_equal(open_as(&f, 65433, paths[i], O_RDONLY), -EACCES);
+                }
+                assert_int_equal(open_as(&f, 65432, "view/a", O_WRONLY), -EACCES);
+                assert_int_equal(open_as(&f, 65432, "view/new", O_WRONLY | O_CREAT), -EACCES);
+        }
+        /* Beside the group, and the mode's own readers. */
+        f.options.mode = 0440;
+        f.options.gid = 4321;
+        assert_publishes(&f, 2);
+        assert_int_equal(open_as(&f, 4321, "view/sub/b", O_RDONLY), 0);
+        assert_int_equal(open_as(&f, 65432, "view/sub/b", O_RDONLY), 0);
+        assert_int_equal(open_as(&f, 65433, "view/sub/b", O_RDONLY), -EACCES);
+        f.options.mode = 0444;
+        assert_publishes(&f, 2);
+        assert_int_equal(open_as(&f, 65433, "view/sub/b", O_RDONLY), 0);
 }
 
 static void test_publish_again(_unused_ void **state)
@@ -863,6 +921,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_publish),
                 cmocka_unit_test(test_permissions),
+                cmocka_unit_test(test_reader),
                 cmocka_unit_test(test_publish_again),
                 cmocka_unit_test(test_planted_links),
                 cmocka_unit_test(test_conflicts),
