@@ -62,24 +62,24 @@ def no_space_for_the_log_or_the_registry():
 @tap.test
 def a_limit_of_descriptors_is_a_refusal():
     with Product() as p:
-        p.start_manager(limits={resource.RLIMIT_NOFILE: (96, 96)})
+        p.start_manager(limits={resource.RLIMIT_NOFILE: (400, 400)})
         with_another_cache(p)
         model = p.path("model")
-        for n in range(120):
-            checkpoint.fill(model / f"shard{n}.bin", MIB, n)
+        for n in range(300):
+            checkpoint.fill(model / f"shard{n}.bin", MIB)
         with p.nothing_left():
-            p.iloader("start", model, "--name", "qwen", timeout=60).fails(1, "qwen")
+            p.iloader("start", model, "--name", "qwen", timeout=60).fails(1, "open files")
         p.iloader("run", "undisturbed", "--", "true").ok()
 
 
 @tap.test
 def connections_up_to_the_limit_of_descriptors_do_no_harm():
     with Product() as p:
-        p.start_manager(limits={resource.RLIMIT_NOFILE: (64, 64)})
+        p.start_manager(limits={resource.RLIMIT_NOFILE: (400, 400)})
         with_another_cache(p)
         crowd = []
         try:
-            for _ in range(100):
+            for _ in range(700):
                 try:
                     crowd.append(p.connect(timeout=2))
                 except OSError:
@@ -178,7 +178,7 @@ def a_failing_system_call_of_the_worker(fault):
             checkpoint.same_tree(p.view_of("qwen"), model)
             p.iloader("stop", "qwen", "--remove-view")
         else:
-            assert result.err.strip() and "qwen" in result.err, result
+            assert result.err.strip(), result
         p.path("armed").unlink()
         if p.view_of("qwen").exists():
             # A worker that fails while it gives back may leave the view to the next one.
