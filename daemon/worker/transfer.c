@@ -221,9 +221,10 @@ static int way_collapse(Transfer *t, int source_fd, int memory_fd, uint64_t offs
         r = window_collapse(t->window, n);
         if (r == 0) {
                 t->failures = 0;
+                t->collapsed = true;
                 r = transfer_fill(t, source_fd, offset, n);
-        } else if (r == -EAGAIN && ++t->failures >= TRANSFER_FAILURES_MAX)
-                r = -EOPNOTSUPP;
+        } else if (r == -EAGAIN || t->collapsed)
+                r = ++t->failures < TRANSFER_FAILURES_MAX ? -EAGAIN : -EOPNOTSUPP;
         transfer_unmap(t, n);
         return r;
 }

@@ -46,6 +46,7 @@ typedef struct Transfer {
         uint8_t *buffer; /* owned */
         int pipe[2];
         unsigned failures; /* of the collapsing way, in a row */
+        bool collapsed;    /* it has worked before, so that a refusal is one of this range only */
 } Transfer;
 /* What one thread takes at most, in bytes. */
 #define TRANSFER_BUFFER_SIZE MIB(1)
