@@ -180,7 +180,8 @@ static int ask_one(const Target *t, const char *method, struct json_object *para
 }
 
 int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more,
-                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret)
+                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, bool *ret_absent,
+                 VarlinkReply *ret)
 {
         _cleanup_json_ struct json_object *owned = parameters;
         _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
@@ -205,7 +206,7 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 if (r < 0) {
                         if (n == 0)
                                 first_error = r;
-                        if (n == 0 && !endpoint_is_absent(r))
+                        if (!answered && !endpoint_is_absent(r))
                                 return r == -EPERM || r == -EACCES ? manager_connect_error(t, r)
                                                                    : manager_call_error(t, r);
                         continue;
@@ -221,6 +222,10 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 answered = t;
                 if (!is_miss(&reply))
                         break;
+        }
+        if (!answered && ret_absent) {
+                *ret_absent = true;
+                return 0;
         }
         if (!answered)
                 return manager_connect_error(&targets.items[0], first_error);

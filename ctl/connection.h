@@ -34,7 +34,8 @@ typedef bool (*ReplyIsMiss)(const VarlinkReply *reply);
  * timeout bounds each first reply. ret_client (may be NULL) is the connection, for replies that follow.
  * is_miss NULL: only NoSuchCache is a miss. Returns 0 with a reply that is no error, or the exit code. */
 int reading_call(const Invocation *i, const char *method, struct json_object *parameters, bool more,
-                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, VarlinkReply *ret);
+                 usec_t timeout, ReplyIsMiss is_miss, VarlinkClient **ret_client, bool *ret_absent,
+                 VarlinkReply *ret);
 
 /* The value of a timeout option. */
 usec_t timeout_or(const OptionNumber *n, usec_t default_value);

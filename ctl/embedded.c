@@ -130,7 +130,7 @@ static int open_log(const Target *t, char **ret_path, char **ret_error)
  * hierarchy only. */
 static void move_to_own_cgroup(pid_t pid, const Target *t)
 {
-        _cleanup_free_ char *text = NULL, *path = NULL, *number = NULL;
+        _cleanup_free_ char *text = NULL, *path = NULL, *number = NULL, *limit = NULL;
         _cleanup_close_ int fd = -EBADF;
         struct statfs fs;
         struct stat st;
@@ -146,6 +146,11 @@ static void move_to_own_cgroup(pid_t pid, const Target *t)
         end = strchr(own, '\n');
         if (end)
                 *end = '\0';
+        /* A limit that was put on the caller goes on to hold for what he starts. */
+        if (text_format(&path, "/sys/fs/cgroup%s/memory.max", own) < 0)
+                return;
+        if (fd_read_file_at(AT_FDCWD, path, 64, &limit, NULL) >= 0 && !startswith(limit, "max"))
+                return;
         /* The parent: what follows the last component is cut off. */
         end = strrchr(own, '/');
         *end = '\0';

@@ -45,7 +45,7 @@ int verb_monitor(const Invocation *i)
         /* The first reply may be long in coming where there is no cache yet: only the manager's presence is
          * bounded, by a call that always answers. */
         r = reading_call(i, a->name ? MANAGER ".Status" : MANAGER ".List", name_parameters(a->name), false,
-                         FIRST_TIMEOUT, NULL, &client, &reply);
+                         FIRST_TIMEOUT, NULL, &client, NULL, &reply);
         if (r != 0)
                 return r;
         r = varlink_client_send(client, MANAGER ".Monitor", name_parameters(a->name), true, NULL, 0);

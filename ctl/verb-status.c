@@ -8,7 +8,6 @@
 #include "ctl/connection.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
-#include "lib/endpoint.h"
 
 #define TIMEOUT_DEFAULT      (5 * USEC_PER_SEC)
 #define LIST_TIMEOUT_DEFAULT (1 * USEC_PER_SEC)
@@ -26,7 +25,7 @@ int verb_status(const Invocation *i)
         int r;
 
         r = reading_call(i, MANAGER ".Status", name_parameters(a->name), false,
-                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, &reply);
+                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, NULL, &reply);
         if (r != 0)
                 return r;
         if (json_get_object(reply.parameters, "cache", &cache) < 0)
@@ -45,7 +44,7 @@ int verb_view(const Invocation *i)
         int r;
 
         r = reading_call(i, MANAGER ".View", name_parameters(a->name), false,
-                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, &reply);
+                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, NULL, &reply);
         if (r != 0)
                 return r;
         if (json_get_path(reply.parameters, "view", &path) < 0)
@@ -81,7 +80,7 @@ int verb_manifest(const Invocation *i)
         bool first = true, more;
         int r;
 
-        r = reading_call(i, MANAGER ".Manifest", name_parameters(a->name), true, timeout, NULL, &client,
+        r = reading_call(i, MANAGER ".Manifest", name_parameters(a->name), true, timeout, NULL, &client, NULL,
                          &reply);
         if (r != 0)
                 return r;
@@ -115,50 +114,34 @@ static bool is_empty_list(const VarlinkReply *reply)
                json_object_array_length(caches) == 0;
 }
 
-/* Without any manager there is no cache: that is an answer, not a failure. */
-static bool no_manager_listens(const Invocation *i)
-{
-        _cleanup_targets_ Targets targets = {0};
-        _cleanup_free_ char *error = NULL;
-
-        if (targets_resolve(i->arguments, i->admin, TARGET_READS, &targets, &error) < 0)
-                return false;
-        for (size_t n = 0; n < targets.n; n++) {
-                _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
-
-                if (!endpoint_is_absent(manager_connect(&targets.items[n], &client)))
-                        return false;
-        }
-        return true;
-}
-
 int verb_list(const Invocation *i)
 {
         const Arguments *a = i->arguments;
         _cleanup_json_ struct json_object *document = NULL;
         _cleanup_varlink_reply_ VarlinkReply reply = {0};
         struct json_object *caches = NULL;
+        bool absent = false;
         int r;
 
         document = json_object_new_object();
         if (!document)
                 return output_error("out of memory");
-        if (no_manager_listens(i)) {
-                if (json_add(document, "caches", json_object_new_array()) < 0)
-                        return output_error("out of memory");
-        } else {
-                r = reading_call(i, MANAGER ".List", name_parameters(NULL), false,
-                                 timeout_or(&a->timeout, LIST_TIMEOUT_DEFAULT), is_empty_list, NULL, &reply);
-                if (r != 0)
-                        return r;
-                if (json_get_array(reply.parameters, "caches", &caches) < 0)
-                        return protocol_error();
-                if (json_add(document, "caches", json_object_get(caches)) < 0)
-                        return output_error("out of memory");
-        }
+        r = reading_call(i, MANAGER ".List", name_parameters(NULL), false,
+                         timeout_or(&a->timeout, LIST_TIMEOUT_DEFAULT), is_empty_list, NULL, &absent, &reply);
+        if (r != 0)
+                return r;
+        /* Without any manager there is no cache: that is an answer, not a failure. */
+        if (absent)
+                caches = json_object_new_array();
+        else if (json_get_array(reply.parameters, "caches", &caches) < 0)
+                return protocol_error();
+        else
+                json_object_get(caches);
+        if (json_add(document, "caches", caches) < 0)
+                return output_error("out of memory");
         if (a->json)
                 return output_json(document);
-        if (json_get_array(document, "caches", &caches) < 0 || json_object_array_length(caches) == 0) {
+        if (json_object_array_length(caches) == 0) {
                 output_note("no caches");
                 return EXIT_SUCCESS;
         }
