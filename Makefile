@@ -70,6 +70,8 @@ $(B)/liblib.a: $(LIB_OBJ) ; $(archive)
 $(B)/tests/test-%: $(B)/tests/unit/test-%.o $(ARCHIVES) $(B)/libdaemon.a $(B)/libworker.a $(B)/libctl.a $(B)/liblib.a
 	@mkdir -p $(@D)
 	$(link) $(LIBS) $(LIBS_CMOCKA) -lm
+# It runs the program itself.
+$(B)/tests/test-worker: | $(B)/iloader-worker
 unit-tests: $(UNIT_TESTS)
 
 include tests/tests.mk
