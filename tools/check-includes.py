@@ -23,7 +23,7 @@ LAYERS = {
 LIBRARIES = {
     "seccomp.h": ["base/sandbox"],
     "gcrypt.h": ["base/digest"],
-    "ini.h": ["daemon/config"],
+    "ini.h": ["daemon/keyfile"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
