@@ -111,7 +111,7 @@ static void errors_become_faults(void **state)
         _cleanup_worker_message_ WorkerMessage m = {};
 
         assert_int_equal(
-                parse("{\"event\":\"error\",\"error\":\"TooManyFiles\",\"message\":\"too many\n\u001b[2J\","
+                parse("{\"event\":\"error\",\"error\":\"TooManyFiles\",\"message\":\"too many\\n\\u001b[2J\","
                       "\"path\":\"/m\",\"files\":9,\"maximum\":3}",
                       0, &m),
                 0);
