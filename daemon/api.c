@@ -220,7 +220,7 @@ static int answer_with_cache(VarlinkCall *call, const Cache *c)
 
 /* List, Status, View, Manifest, Monitor */
 
-static int on_list(VarlinkCall *call, void *parameters, void *userdata)
+static int on_list(VarlinkCall *call, _unused_ void *parameters, void *userdata)
 {
         Manager *m = userdata;
         _cleanup_json_ struct json_object *o = json_object_new_object();
@@ -402,7 +402,7 @@ static StopWaiter *stop_waiter_free(StopWaiter *s)
 }
 DEFINE_CLEANUP(StopWaiter *, stop_waiter_free)
 
-static void on_stop_done(Waiter *w, Cache *c, const Fault *fault)
+static void on_stop_done(Waiter *w, Cache *c, _unused_ const Fault *fault)
 {
         StopWaiter *s = (StopWaiter *) w;
         int r;
@@ -550,7 +550,7 @@ static int on_release(VarlinkCall *call, void *parameters, void *userdata)
                 return r;
         r = take_pidfd(call, &fault);
         if (r >= 0)
-                r = lease_release(&m->leases, c, r, peer->uid, &fault);
+                r = lease_release(c, r, peer->uid, &fault);
         if (r < 0)
                 return api_fail(m, call, r, &fault);
         q = answer_with_cache(call, c);
@@ -588,7 +588,7 @@ static void collection_step(Collection *k)
         free(k);
 }
 
-static void on_collected(Waiter *w, Cache *c, const Fault *fault)
+static void on_collected(Waiter *w, _unused_ Cache *c, _unused_ const Fault *fault)
 {
         collection_step(((CollectWaiter *) w)->collection);
         free(w);
@@ -773,7 +773,7 @@ static int validate(const char *method, const char *error, struct json_object *p
 }
 #endif
 
-static void on_connections(VarlinkServer *s, void *userdata)
+static void on_connections(_unused_ VarlinkServer *s, void *userdata)
 {
         manager_changed(userdata);
 }

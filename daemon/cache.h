@@ -51,19 +51,28 @@ struct Cache {
         struct Manager *manager; /* not owned */
         uint64_t serial;         /* names are used again, serials aren't */
         CacheSettings *settings;
+        Identity owner;
         ManagerCacheState state;
         CachePhase phase;
-        Identity owner;
-        gid_t gid; /* of the resident files */
-        bool gid_given;
+        gid_t gid;   /* of the resident files */
         int root_fd; /* the caller's root directory */
+        pid_t pid;   /* of the worker; kept when it has ended, for its pid file */
 
-        char *view; /* where it is, or is to be, published */
-        bool view_by_manager;
+        bool gid_given;
+        bool forced;
+        bool admitted;
+        bool held;            /* its worker has entered the second filter, and cannot tidy up any more */
+        bool untidy;          /* its worker ended in a way that left its pid file or a part of a view */
+        bool view_by_manager; /* published by a worker of the manager's */
+        bool view_touched;    /* a publication was begun */
         bool view_published;
-        bool held;               /* its worker has entered the second filter, and cannot tidy up any more */
-        bool untidy;             /* it ended in a way that left its pid file or a part of a view */
-        bool view_touched;         /* a publication was begun */
+        bool remove_view;
+        bool evicted;
+        bool failed; /* ends by a fault, not by a wish */
+
+        struct Worker *worker;     /* the holder */
+        struct Task *task;         /* what another worker does for it: publishing, probing, removing */
+        char *view;                /* where it is, or is to be, published */
         char *pid_file, *log_file; /* NULL: none */
 
         char *fingerprint;
@@ -72,22 +81,13 @@ struct Cache {
         uint64_t descriptors;    /* that it has or will have */
         FdSet fds;               /* in the manifest's order: the manifest, the pack if any, large files */
         uint64_t received_bytes; /* in them, without the manifest */
-        uint64_t manifest_bytes;
         uint64_t copy_usec;
         CacheBudget budget;
-        bool forced;
 
-        struct Worker *worker; /* the holder */
-        pid_t pid;             /* its; kept when it has ended, for its pid file */
-        struct Task *task;     /* what another worker does for it: publishing, probing, removing */
-        bool remove_view;
-        bool evicted;
-        bool failed; /* ends by a fault, not by a wish */
-        Fault fault; /* what those who wait for it to become ready are told */
-        bool admitted;
-        char **log_backlog; /* lines that wait for the worker to listen */
+        Fault fault;        /* what those who wait for it to become ready are told */
         char *message;      /* for people */
         char *reason;       /* of a stop, for the log */
+        char **log_backlog; /* lines that wait until it is admitted */
 
         struct Lease *leases;
         size_t n_leases;

@@ -84,7 +84,7 @@ static void evict_unasked(Cache *c, bool evicted)
         teardown_begin(c, NULL);
 }
 
-static int on_idle(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_idle(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
         Cache *c = userdata;
         char span[TIMESPAN_TEXT_MAX];
@@ -179,9 +179,9 @@ int evict_plan(struct Manager *m, const VarlinkPeer *peer, uint64_t max_bytes, u
         _cleanup_free_ Cache **candidates = NULL;
         size_t n = 0;
 
-        candidates = reallocarray(NULL, m->n_caches + 1, sizeof(*candidates));
-        p.evict = reallocarray(NULL, m->n_caches + 1, sizeof(*p.evict));
-        p.skipped = reallocarray(NULL, m->n_caches + 1, sizeof(*p.skipped));
+        candidates = reallocarray(NULL, m->n_caches + 1, sizeof(Cache *));
+        p.evict = reallocarray(NULL, m->n_caches + 1, sizeof(Cache *));
+        p.skipped = reallocarray(NULL, m->n_caches + 1, sizeof(Cache *));
         if (!candidates || !p.evict || !p.skipped)
                 return -ENOMEM;
         for (size_t i = 0; i < m->n_caches; i++) {
@@ -197,7 +197,7 @@ int evict_plan(struct Manager *m, const VarlinkPeer *peer, uint64_t max_bytes, u
                 else
                         p.skipped[p.n_skipped++] = c;
         }
-        qsort(candidates, n, sizeof(*candidates), compare_use);
+        qsort(candidates, n, sizeof(Cache *), compare_use);
         choose(&p, max_bytes, idle, candidates, n);
         p.target_met = p.remaining_bytes <= max_bytes;
         *ret = p;

@@ -28,7 +28,8 @@ void lease_free(Lease *l)
         free(l);
 }
 
-static int on_holder(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_holder(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
+                     void *userdata)
 {
         Lease *l = userdata, ended = *l;
 
@@ -166,7 +167,7 @@ int lease_acquire(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *f
         return 1;
 }
 
-int lease_release(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *fault)
+int lease_release(Cache *c, int pidfd, uid_t asking_uid, Fault *fault)
 {
         _cleanup_close_ int fd = pidfd;
         ProcessInfo info;

@@ -37,7 +37,7 @@ struct LeaseTable {
 int lease_acquire(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *fault, Lease **ret);
 /* Ends the lease of the pidfd's process. Takes pidfd in every case. 1: ended; 0: the process is gone already,
  * and with it the lease; FAULT_REFUSED: no such lease, or not the asker's. */
-int lease_release(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *fault);
+int lease_release(Cache *c, int pidfd, uid_t asking_uid, Fault *fault);
 /* Drops one, without calling the handler. */
 void lease_free(Lease *l);
 size_t lease_count_of_user(const LeaseTable *t, uid_t uid);

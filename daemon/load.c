@@ -306,13 +306,12 @@ static int verify_file(Cache *c, int fd)
                 return r;
         if (fstat(fd, &st) < 0)
                 return -errno;
-        if (c->fds.n == 0) {
-                c->manifest_bytes = (uint64_t) st.st_size;
-                return c->manifest_bytes <=
+        /* The manifest, whose size is only bounded. */
+        if (c->fds.n == 0)
+                return (uint64_t) st.st_size <=
                                        add_saturating(mul_saturating(c->files, MANIFEST_ENTRY_MAX), KIB(4))
                                ? 0
                                : -EFBIG;
-        }
         if (c->fds.n == 1 && c->pack_bytes > 0 && (uint64_t) st.st_size != c->pack_bytes)
                 return -EBADMSG;
         c->received_bytes = add_saturating(c->received_bytes, (uint64_t) st.st_size);
@@ -520,7 +519,7 @@ static void on_error(Cache *c, WorkerMessage *m)
         teardown_fail(c, &fault);
 }
 
-static void on_message(Worker *w, WorkerMessage *m, void *userdata)
+static void on_message(_unused_ Worker *w, WorkerMessage *m, void *userdata)
 {
         Cache *c = userdata;
 

@@ -204,7 +204,8 @@ static int listen_own(Manager *m)
         return 0;
 }
 
-static int on_signal(sd_event_source *source, const struct signalfd_siginfo *si, void *userdata)
+static int on_signal(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *si,
+                     void *userdata)
 {
         manager_stop(userdata);
         return 0;

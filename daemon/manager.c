@@ -108,7 +108,7 @@ static void divide_descriptors(Manager *m)
         m->leases.max_total = room / 4;
 }
 
-static void on_lease_ended(const Lease *lease, Cache *c, void *userdata)
+static void on_lease_ended(const Lease *lease, Cache *c, _unused_ void *userdata)
 {
         EventFields fields = EVENT_FIELDS_INIT;
 
@@ -206,20 +206,20 @@ int manager_add(Manager *m, Cache *c)
         Cache **caches;
         size_t i = 0;
 
-        caches = reallocarray(m->caches, m->n_caches + 1, sizeof(*caches));
+        caches = reallocarray(m->caches, m->n_caches + 1, sizeof(Cache *));
         if (!caches)
                 return -ENOMEM;
         m->caches = caches;
         while (i < m->n_caches && strcmp(cache_name(caches[i]), cache_name(c)) < 0)
                 i++;
-        memmove(caches + i + 1, caches + i, (m->n_caches - i) * sizeof(*caches));
+        memmove(caches + i + 1, caches + i, (m->n_caches - i) * sizeof(Cache *));
         caches[i] = c;
         m->n_caches++;
         c->serial = ++m->last_serial;
         return 0;
 }
 
-static int on_trim(sd_event_source *source, void *userdata)
+static int on_trim(_unused_ sd_event_source *source, _unused_ void *userdata)
 {
         (void) malloc_trim(0);
         return 0;
@@ -240,7 +240,7 @@ void manager_remove(Manager *m, Cache *c)
 {
         for (size_t i = 0; i < m->n_caches; i++)
                 if (m->caches[i] == c) {
-                        memmove(m->caches + i, m->caches + i + 1, (m->n_caches - i - 1) * sizeof(*m->caches));
+                        memmove(m->caches + i, m->caches + i + 1, (m->n_caches - i - 1) * sizeof(Cache *));
                         m->n_caches--;
                         break;
                 }
@@ -387,7 +387,7 @@ static int leave(Manager *m)
         return sd_event_exit(m->event, 0);
 }
 
-static int on_idle(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_idle(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
         Manager *m = userdata;
         int r;
@@ -432,7 +432,7 @@ static void update_idle(Manager *m)
                 (void) log_warning(r, "Cannot set the idle timer: %m");
 }
 
-static int on_stop_timeout(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_stop_timeout(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
         Manager *m = userdata;
 

@@ -116,7 +116,7 @@ static int on_step(sd_event_source *source, void *userdata)
         return 0;
 }
 
-static void on_drained(VarlinkCall *call, void *userdata)
+static void on_drained(_unused_ VarlinkCall *call, void *userdata)
 {
         ManifestStream *s = userdata;
 
@@ -124,7 +124,7 @@ static void on_drained(VarlinkCall *call, void *userdata)
                 stream_free(s);
 }
 
-static void on_gone(VarlinkCall *call, void *userdata)
+static void on_gone(_unused_ VarlinkCall *call, void *userdata)
 {
         stream_free(userdata);
 }

@@ -117,8 +117,7 @@ static void end_slow(VarlinkCall *call)
 }
 
 /* Tells one. False where its subscription ends. */
-static bool emit_one(Monitor *m, Subscriber *s, ManagerChangeKind kind, const Cache *c,
-                     struct json_object **change)
+static bool emit_one(Subscriber *s, ManagerChangeKind kind, const Cache *c, struct json_object **change)
 {
         size_t queued = varlink_call_queued(s->call);
         int r;
@@ -150,7 +149,7 @@ void monitor_emit(Monitor *m, ManagerChangeKind kind, const Cache *c)
 
                 if (s->told != m->change && subscriber_sees(m, s, c)) {
                         s->told = m->change;
-                        if (!emit_one(m, s, kind, c, &change)) {
+                        if (!emit_one(s, kind, c, &change)) {
                                 _cleanup_(varlink_call_unrefp) VarlinkCall *call = varlink_call_ref(s->call);
 
                                 monitor_drop(m, s);

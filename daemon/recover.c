@@ -12,13 +12,13 @@
 
 #define LOST_LINE "lost: the manager ended without stopping it"
 
-static void on_message(Worker *w, WorkerMessage *m, void *userdata)
+static void on_message(_unused_ Worker *w, WorkerMessage *m, _unused_ void *userdata)
 {
         if (m->event == WORKER_ERROR)
                 (void) log_warning(0, "Cannot clean up after a lost cache: %s", fault_message(&m->fault));
 }
 
-static void on_ended(Worker *w, const char *why, void *userdata)
+static void on_ended(_unused_ Worker *w, _unused_ const char *why, void *userdata)
 {
         manager_changed(userdata);
 }

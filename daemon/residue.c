@@ -48,7 +48,8 @@ static void residue_free(Residue *r)
         free(r);
 }
 
-static int on_holder(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_holder(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
+                     void *userdata)
 {
         Holder *h = userdata;
         Residue *r = h->residue;

@@ -17,6 +17,9 @@
 #include "daemon/parameters.h"
 #include "daemon/teardown.h"
 
+/* Of a name that is none, so much is shown. */
+#define NAME_SHOWN_MAX ((size_t) 2 * CACHE_NAME_MAX)
+
 StartRequest *start_request_free(StartRequest *r)
 {
         if (!r)
@@ -59,8 +62,8 @@ static int check_name(const char *name, Fault *fault)
         r = path_escape(name, &text);
         if (r < 0)
                 return r;
-        if (strlen(text) > 2 * CACHE_NAME_MAX)
-                text[2 * CACHE_NAME_MAX] = '\0';
+        if (strlen(text) > NAME_SHOWN_MAX)
+                text[NAME_SHOWN_MAX] = '\0';
         return fault_set(
                 fault, FAULT_INVALID_NAME, text,
                 "name '%s' %s: a name is a letter or digit, then letters, digits, '.', '_' and '-', without "
@@ -82,7 +85,7 @@ static int fault_configuration(const ConfigFault *f, const char *name, int error
 }
 
 /* The uid of the owner under whom the name is reserved, (uid_t) -1 where it isn't. */
-static int find_configured_owner(const Manager *m, const char *name, uid_t *ret, Fault *fault)
+static int find_configured_owner(const Manager *m, const char *name, uid_t *ret)
 {
         _cleanup_identity_ Identity identity = {};
         _cleanup_free_ char *owner = NULL;
@@ -212,6 +215,7 @@ static int resolve_owner(StartRequest *r, const VarlinkPeer *peer, bool configur
         Manager *m = r->manager;
         int q;
 
+        assert(r->settings);
         if (r->settings->owner) {
                 q = identity_from_user(r->settings->owner, &r->owner);
                 if (q == -ENOMEM)
@@ -290,7 +294,7 @@ int start_request_new(Manager *m, VarlinkCall *call, const ManagerStartParameter
                 .wait = !p->wait.set || p->wait.value || varlink_call_wants_more(call),
         };
         if ((q = check_name(p->name, fault)) < 0 ||
-            (q = find_configured_owner(m, p->name, &r->configured_owner, fault)) < 0 ||
+            (q = find_configured_owner(m, p->name, &r->configured_owner)) < 0 ||
             (q = check_rights(m, peer, p, r->configured_owner, fault)) < 0 ||
             (q = load_settings(m, p, &r->settings, fault)) < 0 ||
             (q = resolve_owner(r, peer, configured, fault)) < 0 || (q = take_root(r, fault)) < 0)
@@ -448,7 +452,7 @@ static void on_check_message(Worker *w, WorkerMessage *m, void *userdata)
         worker_end(w, "quit");
 }
 
-static void on_check_ended(Worker *w, const char *why, void *userdata)
+static void on_check_ended(_unused_ Worker *w, const char *why, void *userdata)
 {
         Check *check = userdata;
         StartRequest *r = check->request;

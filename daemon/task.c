@@ -114,7 +114,7 @@ static void on_message(Worker *w, WorkerMessage *m, void *userdata)
         }
 }
 
-static void on_ended(Worker *w, const char *why, void *userdata)
+static void on_ended(_unused_ Worker *w, const char *why, void *userdata)
 {
         _cleanup_free_ Task *t = userdata;
         _cleanup_fault_ Fault fault = t->fault;

@@ -15,7 +15,7 @@
 
 static void teardown_continue(Cache *c);
 
-static void on_task_cancelled(Cache *c, const Fault *fault)
+static void on_task_cancelled(Cache *c, _unused_ const Fault *fault)
 {
         teardown_continue(c);
 }
@@ -161,7 +161,8 @@ static void teardown(Cache *c)
         if (!c->failed)
                 manager_emit(c->manager, MANAGER_CHANGE_KIND_STOPPING, c);
         manager_changed(c->manager);
-        /* It is given time, so that it takes away what it made; where it broke a rule it has been killed already. */
+        /* It is given time, so that it takes away what it made; where it broke a rule it has been killed
+         * already. */
         if (c->worker)
                 worker_end(c->worker, "stop");
         if (c->task)

@@ -114,7 +114,7 @@ static void worker_tell_ended(Worker *w, const char *why)
         w->handlers = (WorkerHandlers){};
 }
 
-static int on_end_timer(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_end_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
         Worker *w = userdata;
 
@@ -168,7 +168,7 @@ static void worker_break(Worker *w, const char *why)
         worker_kill(w);
 }
 
-static int on_stall(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_stall(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
         _cleanup_free_ char *why = NULL;
         Worker *w = userdata;
@@ -271,7 +271,7 @@ static int worker_receive_one(Worker *w)
         return 1;
 }
 
-static int on_io(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_io(_unused_ sd_event_source *source, _unused_ int fd, uint32_t revents, void *userdata)
 {
         Worker *w = userdata;
 
@@ -307,7 +307,8 @@ static void describe_end(const Worker *w, int status, char **ret)
                 (void) text_format(ret, "exited with status %d", status);
 }
 
-static int on_process_end(sd_event_source *source, int fd, uint32_t revents, void *userdata)
+static int on_process_end(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
+                          void *userdata)
 {
         _cleanup_(worker_freep) Worker *w = userdata;
         _cleanup_free_ char *why = NULL;

@@ -55,7 +55,8 @@ void worker_set_waiting(Worker *w, bool waiting);
  * Its end is told as any other; one that even SIGKILL does not end is reported as ended after a while and
  * forgotten. */
 void worker_end(Worker *w, const char *command);
-/* When told of its end: whether it exited as programs do, so that it has taken away what it made before it held. */
+/* When told of its end: whether it exited as programs do, so that it has taken away what it made before it
+ * held. */
 bool worker_left_by_itself(const Worker *w);
 /* Forgets whom to tell, and kills. For destructors. */
 void worker_abandon(Worker *w);

@@ -130,16 +130,15 @@ static void it_can_be_given_back(void **state)
         int fd;
 
         assert_int_equal(acquire(f, pidfd_open_pid(pid), &fault, &l), 1);
-        assert_int_equal(lease_release(&f->table, f->cache, pidfd_open_pid(pid), getuid(), &fault), 1);
+        assert_int_equal(lease_release(f->cache, pidfd_open_pid(pid), getuid(), &fault), 1);
         assert_int_equal(f->cache->n_leases, 0);
-        assert_int_equal(lease_release(&f->table, f->cache, pidfd_open_pid(pid), getuid(), &fault),
-                         FAULT_REFUSED);
+        assert_int_equal(lease_release(f->cache, pidfd_open_pid(pid), getuid(), &fault), FAULT_REFUSED);
         assert_int_equal(fault.kind, FAULT_INVALID_HOLDER);
         fd = pidfd_open_pid(pid);
         end(pid);
         /* Its lease, if it had one, ends with it: nothing to complain of. */
         fault_done(&fault);
-        assert_int_equal(lease_release(&f->table, f->cache, fd, getuid(), &fault), 0);
+        assert_int_equal(lease_release(f->cache, fd, getuid(), &fault), 0);
         assert_int_equal(f->ended, 0);
 }
 
