@@ -513,10 +513,18 @@ int json_add_bool(struct json_object *o, const char *key, bool value)
 
 int json_add_double(struct json_object *o, const char *key, double value)
 {
+        char text[32];
+
         /* JSON has no words for these. */
         if (!isfinite(value))
                 return -ERANGE;
-        return json_add(o, key, json_object_new_double(value));
+        /* The shortest text that reads back as the same number. */
+        for (int digits = 15; digits <= 17; digits++) {
+                (void) snprintf(text, sizeof(text), "%.*g", digits, value);
+                if (strtod(text, NULL) == value)
+                        break;
+        }
+        return json_add(o, key, json_object_new_double_s(value, text));
 }
 
 int json_add_strv(struct json_object *o, const char *key, char *const *l)

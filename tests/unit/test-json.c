@@ -322,6 +322,7 @@ static void adds_what_it_is_given(_unused_ void **state)
         assert_int_equal(json_add_size(o, "u", UINT64_MAX), 0);
         assert_int_equal(json_add_bool(o, "b", false), 0);
         assert_int_equal(json_add_double(o, "d", 0.5), 0);
+        assert_int_equal(json_add_double(o, "fraction", 0.9), 0);
         assert_int_equal(json_add_double(o, "inf", INFINITY), -ERANGE);
         assert_int_equal(json_add_double(o, "nan", NAN), -ERANGE);
         assert_int_equal(json_add_strv(o, "l", strings), 0);
@@ -330,7 +331,7 @@ static void adds_what_it_is_given(_unused_ void **state)
         assert_string_equal(
                 json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN),
                 "{\"s\":\"x\",\"i\":-9223372036854775808,\"u\":9223372036854775807,\"b\":false,\"d\":0.5,"
-                "\"l\":[\"a\",\"b\"],\"e\":[]}");
+                "\"fraction\":0.9,\"l\":[\"a\",\"b\"],\"e\":[]}");
 }
 
 static void paths_keep_their_bytes(_unused_ void **state)
