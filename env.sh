@@ -1,7 +1,16 @@
-# Puts this build tree's programs, manual pages and completion into a shell: source env.sh
-# ILOADER_BUILD chooses another build directory than build/release.
+# Puts this build tree's programs into a shell, and with bash their completion: . ./env.sh
+# A shell other than bash and zsh must be in this directory. ILOADER_BUILD chooses another build directory than
+# build/release. Manual pages: make man; man -l build/release/man/iloader.1
 
-_iloader_tree=$(cd -- "$(dirname -- "${BASH_SOURCE[0]:-${(%):-%x}}")" && pwd)
+if [ -n "${BASH_VERSION-}" ]; then
+        _iloader_tree=${BASH_SOURCE[0]}
+elif [ -n "${ZSH_VERSION-}" ]; then
+        # Other shells must not see the expansion, which they take for a fault.
+        eval '_iloader_tree=${(%):-%x}'
+else
+        _iloader_tree=./env.sh
+fi
+_iloader_tree=$(cd -- "$(dirname -- "$_iloader_tree")" && pwd)
 _iloader_build=${ILOADER_BUILD:-$_iloader_tree/build/release}
 
 if [ -x "$_iloader_build/iloader" ]; then

@@ -19,9 +19,21 @@ leave() {
 trap leave EXIT
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+# An argument as a person would type it: in single quotes where the shell would read it otherwise.
+quoted() {
+        local bare='^[A-Za-z0-9_@%+=:,./-]+$' quote="'\\''"
+        if [[ $1 =~ $bare ]]; then
+                printf '%s' "$1"
+        else
+                printf "'%s'" "${1//\'/$quote}"
+        fi
+}
 show() {
+        local argument
         printf '$'
-        printf ' %q' "$@"
+        for argument; do
+                printf ' %s' "$(quoted "$argument")"
+        done
         printf '\n'
         "$@"
 }
