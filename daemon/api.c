@@ -517,9 +517,11 @@ static int on_acquire(VarlinkCall *call, void *parameters, void *userdata)
         if (r < 0) {
                 fields.uid = peer->uid;
                 fields.pid = peer->pid;
-                if (fault.kind != FAULT_NONE)
+                if (fault.kind != FAULT_NONE) {
+                        fields.reason = fault_message(&fault);
                         note_event(c, EVENT_LEASE_REFUSED, &fields, "Cache '%s': a lease was refused: %s",
-                                   cache_name(c), fault_message(&fault));
+                                   cache_name(c), fields.reason);
+                }
                 return api_fail(m, call, r, &fault);
         }
         if (r > 0) {

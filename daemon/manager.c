@@ -65,9 +65,12 @@ static int load_config(Manager *m, const ManagerOptions *options)
         r = manager_config_load(m->config_fd, &m->config, &fault);
         if (r < 0 && fault.message) {
                 EventFields fields = EVENT_FIELDS_INIT;
+                _cleanup_free_ char *text = NULL;
 
-                event_log(EVENT_CONFIGURATION_INVALID, &fields, "%s:%u: %s",
-                          fault.path ? fault.path : "iloaderd.conf", fault.line, fault.message);
+                (void) text_format(&text, "%s:%u: %s", fault.path ? fault.path : "iloaderd.conf", fault.line,
+                                   fault.message);
+                fields.reason = text ? text : fault.message;
+                event_log(EVENT_CONFIGURATION_INVALID, &fields, "%s", fields.reason);
                 return r;
         }
         if (r < 0)

@@ -27,8 +27,9 @@ static void tell_end(Cache *c)
         char size[SIZE_TEXT_MAX], span[TIMESPAN_TEXT_MAX];
 
         if (c->failed) {
-                note_event(c, c->admitted ? EVENT_CACHE_FAILED : EVENT_CACHE_REFUSED, NULL, "%s",
-                           fault_message(&c->fault));
+                fields.reason = fault_message(&c->fault);
+                note_event(c, c->admitted ? EVENT_CACHE_FAILED : EVENT_CACHE_REFUSED, &fields, "%s",
+                           fields.reason);
                 return;
         }
         fields.bytes = c->bytes;
