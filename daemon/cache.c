@@ -40,6 +40,7 @@ Cache *cache_free(Cache *c)
         assert(!c->worker && !c->task && !c->leases && !c->ready_waiters && !c->stop_waiters &&
                !c->end_waiters);
         sd_event_source_disable_unref(c->idle_source);
+        sd_event_source_disable_unref(c->release_source);
         cache_release_files(c);
         close_fd(c->root_fd);
         cache_settings_free(c->settings);

@@ -100,6 +100,7 @@ struct Cache {
         usec_t started_realtime, ready_realtime, used_realtime; /* 0: not yet */
         usec_t started, used, progressed;                       /* CLOCK_MONOTONIC */
         sd_event_source *idle_source;
+        sd_event_source *release_source; /* closes its files */
 };
 
 /* Takes settings and owner on success. */

@@ -20,7 +20,7 @@
 #include "daemon/teardown.h"
 
 /* How long a clean end may take in all, and the answers after it. */
-#define STOP_TIMEOUT (20 * USEC_PER_SEC)
+#define STOP_TIMEOUT (60 * USEC_PER_SEC)
 /* Entries of failed loads that wait to be asked about. */
 #define FAILED_MAX 64U
 /* Descriptors for all but resident files and leases: connections, workers, the manager's own. */

@@ -125,12 +125,39 @@ static void remove_files(Cache *c)
         }
 }
 
+static int on_release(_unused_ sd_event_source *source, void *userdata)
+{
+        Cache *c = userdata;
+        int fd = fd_set_steal_first(&c->fds);
+
+        if (fd >= 0) {
+                close_fd(fd);
+                return 0;
+        }
+        c->release_source = sd_event_source_disable_unref(c->release_source);
+        cache_release_files(c);
+        c->phase = CACHE_CLEANING;
+        remove_files(c);
+        return 0;
+}
+
 static void teardown_continue(Cache *c)
 {
+        int r;
+
         assert(c->phase == CACHE_ENDING);
 
-        if (c->worker || c->task)
+        if (c->worker || c->task || c->release_source)
                 return;
+        /* Where the worker died, the last reference to each file is ours, and closing it takes the kernel as
+         * long as giving back all its pages does: one at a turn, so that everybody else is served meanwhile.
+         */
+        r = sd_event_add_defer(c->manager->event, &c->release_source, on_release, c);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(c->release_source, SD_EVENT_ON);
+        if (r >= 0)
+                return;
+        c->release_source = sd_event_source_disable_unref(c->release_source);
         cache_release_files(c);
         c->phase = CACHE_CLEANING;
         remove_files(c);
@@ -164,8 +191,11 @@ static void teardown(Cache *c)
         manager_changed(c->manager);
         /* It is given time, so that it takes away what it made; where it broke a rule it has been killed
          * already. */
-        if (c->worker)
+        if (c->worker) {
+                /* The worker's end gives back the memory then, not our closing. */
+                cache_release_files(c);
                 worker_end(c->worker, "stop");
+        }
         if (c->task)
                 task_cancel(c, on_task_cancelled);
         teardown_continue(c);

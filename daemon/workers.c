@@ -13,9 +13,10 @@
 #include "wire/frame.h"
 #include "wire/worker-protocol.h"
 
-/* How long a worker may take to leave by itself, and how long SIGKILL may take to show. */
+/* How long a worker may take to leave by itself; and how long its end may take once it is killed, which
+ * includes that the kernel gives back all its memory. */
 #define LEAVE_TIMEOUT (5 * USEC_PER_SEC)
-#define KILL_TIMEOUT  (10 * USEC_PER_SEC)
+#define KILL_TIMEOUT  (120 * USEC_PER_SEC)
 
 struct Worker {
         WorkerPool *pool;
