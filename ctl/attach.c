@@ -182,6 +182,15 @@ static int attach_load(Attach *a)
         return r < 0 ? connection_failed(a, r) : attach_follow_load(a);
 }
 
+/* A manager withdraws its file before it gives up what it has: then it is the manager that ends, and the
+ * cache with it, which nobody wanted of the cache. */
+static bool manager_is_leaving(const Attach *a)
+{
+        _cleanup_free_ char *instance = read_instance(a);
+
+        return !streq_ptr(instance, a->instance);
+}
+
 /* One change of our cache: 1 to go on, 0 where it ended as it should, or EXIT_FAILURE's negative. */
 static int handle_change(Attach *a, struct json_object *parameters)
 {
@@ -191,6 +200,11 @@ static int handle_change(Attach *a, struct json_object *parameters)
         if (json_get_object(parameters, "cache", &cache) < 0)
                 return 1;
         (void) json_get_string(cache, "message", &message);
+        if (streq(kind, "stopped") && manager_is_leaving(a)) {
+                (void) notify_status("'%s' was lost: its manager was stopped or restarted", a->name);
+                output_note("'%s' was lost: its manager was stopped or restarted; start it again", a->name);
+                return -EIO;
+        }
         if (streq(kind, "stopped")) {
                 (void) notify_status("'%s' is no longer resident%s%s", a->name, message ? ": " : "",
                                      message ? message : "");
