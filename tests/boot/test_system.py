@@ -147,15 +147,15 @@ def a_stop_waits_for_its_readers_and_says_whom(suite):
     b = boxes[suite]
     fresh(b)
     b.systemctl("start", "iloader@qwen.service", timeout=60).ok()
-    with b.background("iloader", "run", "--system", "qwen", "--", "sleep", "1000", user="iloader") as reader:
-        process.wait_until(lambda: cached(b, "qwen")["leases"], "the lease is there")
+    with b.background("iloader", "run", "--system", "qwen", "--", "sleep", "1000", user="iloader"):
+        holder = process.wait_until(lambda: cached(b, "qwen")["leases"], "the lease is there")[0]["pid"]
         b.systemctl("stop", "--no-block", "iloader@qwen.service").ok()
         process.wait_until(lambda: cached(b, "qwen")["state"] == "draining", "the cache drains")
         status = process.wait_until(lambda: b.show("iloader@qwen.service", "StatusText")["StatusText"] if "sleep" in
                                     b.show("iloader@qwen.service", "StatusText")["StatusText"] else None,
                                     "STATUS= names the holder")
         assert status
-        reader.process.terminate()
+        b.run("kill", holder).ok()
         process.wait_until(lambda: b.show("iloader@qwen.service", "ActiveState")["ActiveState"] == "inactive",
                            "the unit has stopped", 30)
 

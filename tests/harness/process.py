@@ -123,23 +123,28 @@ class Background:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            try:
-                os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.process.communicate()
+        # The group too where its leader has ended already.
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
 
 
 def wait_until(condition, what, timeout=15, every=0.01):
     """Calls condition() until it gives something true, and returns that."""
     deadline = time.monotonic() + timeout * float(os.environ.get("ILOADER_TEST_TIME_FACTOR", "1"))
     while True:
+        place = tap.mark()
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout} s in vain: {what}")
+        tap.forget(place)
         time.sleep(every)
 
 

@@ -40,6 +40,16 @@ def note(text):
     _notes.append(text)
 
 
+def mark():
+    """A place in the notes, for forget()."""
+    return len(_notes)
+
+
+def forget(place):
+    """Drops what was noted since: of many looks at the same thing, only the last is worth a report."""
+    del _notes[place:]
+
+
 def test(function=None, *, timeout=DEFAULT_TIMEOUT):
     """Marks a function as a test case; its name is the case's, with blanks for underscores."""
     def mark(f):
