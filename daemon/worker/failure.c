@@ -95,8 +95,10 @@ int failure_take_source(Failure *f, int error, SourceFault *source)
         if (!f->message) {
                 f->kind = source->kind >= 0 && source->kind < _SOURCE_FAULT_MAX ? kinds[source->kind]
                                                                                 : FAILURE_SOURCE_INVALID;
-                if (f->kind == FAILURE_TOO_MANY_FILES)
+                if (f->kind == FAILURE_TOO_MANY_FILES) {
                         f->maximum = source->maximum;
+                        f->files = source->files;
+                }
                 f->message = TAKE_PTR(source->message);
                 free(f->path);
                 f->path = TAKE_PTR(source->path);

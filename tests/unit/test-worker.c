@@ -153,6 +153,15 @@ static void worker_expect_end(Worker *w, int code)
         assert_int_equal(worker_wait(w), code);
 }
 
+static uint64_t get(const Frame *f, const char *key)
+{
+        uint64_t v = 0;
+
+        if (json_get_size(f->object, key, &v) < 0)
+                fail_msg("no '%s' in %s", key, json_object_to_json_string(f->object));
+        return v;
+}
+
 static void worker_expect_error(Worker *w, const char *error, const char *in_message)
 {
         _cleanup_frame_ Frame f = {};
@@ -164,6 +173,8 @@ static void worker_expect_error(Worker *w, const char *error, const char *in_mes
         assert_string_equal(got, error);
         if (!strstr(message, in_message))
                 fail_msg("'%s' is not in '%s'", in_message, message);
+        if (streq(error, "TooManyFiles"))
+                assert_true(get(&f, "files") > get(&f, "maximum"));
         worker_expect_end(w, 1);
 }
 
@@ -248,15 +259,6 @@ static void job_add_paths(struct json_object *o, const Checkpoint *c)
         assert_int_equal(json_add_path(o, "view", c->view), 0);
         assert_int_equal(json_add_path(o, "pidFile", c->pid_file), 0);
         assert_int_equal(json_add_path(o, "logFile", c->log_file), 0);
-}
-
-static uint64_t get(const Frame *f, const char *key)
-{
-        uint64_t v = 0;
-
-        if (json_get_size(f->object, key, &v) < 0)
-                fail_msg("no '%s' in %s", key, json_object_to_json_string(f->object));
-        return v;
 }
 
 static void expect_selected(Worker *w)
@@ -797,6 +799,41 @@ static void test_refusals(void **state)
         refuse(&c, "logFile", below(&c, "nowhere/worker.log"), 0, "LoadFailed", "log file");
 }
 
+/* Missing directories above the view: made with the mode that is given whatever the umask, else refused. */
+static void test_view_parents(void **state)
+{
+        for (int given = 0; given < 2; given++) {
+                _cleanup_checkpoint_ Checkpoint c;
+                _cleanup_fd_set_ FdSet fds = {};
+                struct json_object *job;
+                struct stat st;
+                Worker w;
+
+                checkpoint_make(&c);
+                w = worker_start(0);
+                job = job_load(&c);
+                assert_int_equal(json_add(job, "view", below(&c, "new/deep/view")), 0);
+                if (given)
+                        assert_int_equal(json_add_int(job, "viewParentMode", 0775), 0);
+                worker_send(&w, job, &c.root_fd, 1);
+                expect_selected(&w);
+                worker_command(&w, "load");
+                expect_loaded(&w, 2 * LARGE_A + LARGE_B + 11, &fds);
+                worker_command(&w, "publish");
+                if (!given) {
+                        worker_expect_error(&w, "LoadFailed", "new/deep/view");
+                        assert_false(there_is(&c, "new"));
+                        continue;
+                }
+                worker_expect_plain(&w, "holding");
+                assert_true(there_is(&c, "new/deep/view"));
+                assert_int_equal(fstatat(c.scratch.fd, "new/deep", &st, 0), 0);
+                assert_int_equal(st.st_mode & 07777, 0775);
+                worker_command(&w, "stop");
+                worker_expect_end(&w, 0);
+        }
+}
+
 /* What is there and isn't ours stays as it is. */
 static void test_not_ours(void **state)
 {
@@ -996,7 +1033,7 @@ int main(void)
                 cmocka_unit_test(test_no_manager),     cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_not_ours),       cmocka_unit_test(test_ours),
                 cmocka_unit_test(test_source_changed), cmocka_unit_test(test_many_files),
-                cmocka_unit_test(test_empty_files),
+                cmocka_unit_test(test_empty_files),    cmocka_unit_test(test_view_parents),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
