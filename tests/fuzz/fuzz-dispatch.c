@@ -1,9 +1,6 @@
 /* Parameters through every generated table. The tables and the interface's types are made from one
  * description by different ways, so they must agree on what is acceptable. */
-#include "tests/fuzz/fuzz.h"
-
-#include <string.h>
-
+#include "tests/fuzz/mutate.h"
 #include "wire/manager-interface.h"
 
 typedef struct Target {
@@ -43,7 +40,7 @@ static void seeded_fault(const Target *t, const void *parameters)
 {
         const ManagerStartParameters *p = parameters;
 
-        if (t->fields == manager_start_fields && p->owner && strcmp(p->owner, "mallory") == 0)
+        if (t->fields == manager_start_fields && p->workers.set && p->workers.value >= 1000)
                 abort();
 }
 #endif
@@ -88,4 +85,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 CHECK(r == 0 || r == -EBADMSG);
         }
         return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+        static const char *const words[] = {
+                "name",    "source",    "sourceBytes", "view",        "patterns", "excludes",
+                "workers", "chunkSize", "force",       "idleTTLUSec", "drain",    "maxBytes",
+                "apply",   "caches",    "cache",       "leases",      "budget",   "state",
+                "ready",   "failed",    "files",       "kind",        "evicted",  "maxMemoryFraction",
+                "message", "bytes",     "pid",         "limit",       NULL,
+        };
+
+        return mutate_messages(data, size, max_size, 0, seed, words);
 }

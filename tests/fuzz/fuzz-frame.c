@@ -1,7 +1,7 @@
 /* A frame stream whose peer cuts its bytes and sends descriptors as the input says. A model that knows where
  * each send began says whose the descriptors must be.
  *
- * Input: a byte n, n bytes of control (used over and over, one a send), then what is sent.
+ * Input: eight bytes of control, used over and over, one a send; then what is sent.
  * Control: bits 0-2 length, 3-4 descriptors, 5 send on without receiving. */
 #include "tests/fuzz/fuzz.h"
 
@@ -16,6 +16,7 @@
 #define FD_LIMIT   2U
 #define FRAMES_MAX 512U
 #define INPUT_MAX  16384U
+#define CONTROLS   8U
 
 typedef struct Model {
         FrameStream *stream;
@@ -104,12 +105,12 @@ static bool send_chunk(Model *m, const uint8_t *data, size_t n, size_t n_fds)
         return true;
 }
 
-static void run(Model *m, const uint8_t *control, size_t n_control, const uint8_t *data, size_t size)
+static void run(Model *m, const uint8_t *control, const uint8_t *data, size_t size)
 {
         static const size_t lengths[] = {1, 2, 5, 13, 64, 300, 1500, 5000};
 
         for (size_t i = 0, at = 0; at < size && !m->broken; i++) {
-                uint8_t c = n_control > 0 ? control[i % n_control] : 4;
+                uint8_t c = control[i % CONTROLS];
                 size_t n = MIN2(lengths[c & 7], size - at);
 
                 if (!send_chunk(m, data + at, n, c >> 3 & 3)) {
@@ -126,13 +127,11 @@ static void run(Model *m, const uint8_t *control, size_t n_control, const uint8_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        size_t n_control;
         int fds[2], before;
         Model *m;
 
-        if (size < 1 || size > INPUT_MAX)
+        if (size < CONTROLS || size > INPUT_MAX)
                 return 0;
-        n_control = MIN2((size_t) data[0] & 31, size - 1);
         m = calloc(1, sizeof(*m));
         CHECK(m);
         before = next_free_fd();
@@ -141,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
         CHECK(frame_stream_new(fds[0], SIZE_LIMIT, FD_LIMIT, SIZE_LIMIT, &m->stream) == 0);
         m->peer = fds[1];
-        run(m, data + 1, n_control, data + 1 + n_control, size - 1 - n_control);
+        run(m, data, data + CONTROLS, size - CONTROLS);
         m->peer = close_fd(m->peer);
         receive_all(m);
         CHECK(m->broken);
@@ -150,4 +149,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(next_free_fd() == before);
         free(m);
         return 0;
+}
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+        /* Now and then only how it is cut. */
+        if (seed % 3 > 0 || size < CONTROLS)
+                return LLVMFuzzerMutate(data, size, max_size);
+        data[seed / 3 % CONTROLS] = (uint8_t) (seed >> 8);
+        return size;
 }

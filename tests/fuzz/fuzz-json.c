@@ -1,11 +1,6 @@
 /* The JSON reader: what it accepts, json-c's own strict reader accepts too and understands alike, and it
  * survives being written and read again. */
-#include "tests/fuzz/fuzz.h"
-
-#include <string.h>
-
-#include "base/json.h"
-#include "base/text.h"
+#include "tests/fuzz/mutate.h"
 
 static void compare_with_json_c(const char *text, size_t n, struct json_object *ours)
 {
@@ -65,9 +60,10 @@ static void use(struct json_object *o)
 #ifdef FUZZ_SEEDED_FAULT
 static void seeded_fault(struct json_object *o)
 {
-        const char *s = NULL;
+        struct json_object *list = NULL;
+        int64_t n = 0;
 
-        if (json_get_string(o, "name", &s) == 0 && strcmp(s, "mallory") == 0)
+        if (json_get_int(o, "n", &n) == 0 && n > 1000 && json_get_array(o, "list", &list) == 0)
                 abort();
 }
 #endif
@@ -96,4 +92,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         seeded_fault(o);
 #endif
         return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+        static const char *const words[] = {"name", "path", "pathBytes", "n", "list", "L3g=", "", NULL};
+
+        return mutate_messages(data, size, max_size, 0, seed, words);
 }

@@ -1,20 +1,19 @@
 /* A server with the manager's interface, whose handlers answer at once, later, never, wrongly; and a client
  * that sends the input in pieces. What comes back must be varlink.
  *
- * Input: a byte n, n bytes of control, then what is sent. Control, one a piece: bits 0-2 length, 3-4
+ * Input: eight bytes of control, then what is sent. Control, one a piece, over and over: bits 0-2 length, 3-4
  * descriptors, 5 send on without running the server, 6 answer a call that waits, 7 read the replies. */
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/mutate.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include "base/text.h"
 #include "wire/manager-interface.h"
 #include "wire/server.h"
 
 #define WAITING_MAX 8U
+#define CONTROLS    8U
 
 typedef struct World {
         sd_event *event;
@@ -63,7 +62,7 @@ static int answer_with_error(VarlinkCall *call, void *parameters, _unused_ void 
         const ManagerStatusParameters *p = parameters;
 
 #ifdef FUZZ_SEEDED_FAULT
-        if (strcmp(p->name, "mallory") == 0)
+        if (varlink_call_is_oneway(call) && varlink_call_n_fds(call) == 2)
                 abort();
 #endif
         return varlink_call_error(call, MANAGER_ERROR_NO_SUCH_CACHE, object_with("name", p->name));
@@ -209,12 +208,12 @@ static void world_open(World *w)
         CHECK(frame_stream_new(fds[1], MIB(1), 2, MIB(1), &w->client) == 0);
 }
 
-static void run(World *w, const uint8_t *control, size_t n_control, const uint8_t *data, size_t size)
+static void run(World *w, const uint8_t *control, const uint8_t *data, size_t size)
 {
         static const size_t lengths[] = {2, 7, 20, 60, 200, 700, 3000, 20000};
 
         for (size_t i = 0, at = 0; at < size; i++) {
-                uint8_t c = n_control > 0 ? control[i % n_control] : 0xc7;
+                uint8_t c = control[i % CONTROLS];
                 size_t n = MIN2(lengths[c & 7], size - at);
 
                 send_piece(frame_stream_get_fd(w->client), data + at, n, c >> 3 & 3);
@@ -233,15 +232,13 @@ static void run(World *w, const uint8_t *control, size_t n_control, const uint8_
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         World w = {0};
-        size_t n_control;
         int before;
 
-        if (size < 1)
+        if (size < CONTROLS)
                 return 0;
-        n_control = MIN2((size_t) data[0] & 31, size - 1);
         before = next_free_fd();
         world_open(&w);
-        run(&w, data + 1, n_control, data + 1 + n_control, size - 1 - n_control);
+        run(&w, data, data + CONTROLS, size - CONTROLS);
         /* Some calls are answered after their connection has gone. */
         if (size % 2 == 0)
                 answer_one(&w);
@@ -256,4 +253,38 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         w.event = sd_event_unref(w.event);
         CHECK(next_free_fd() == before);
         return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+        static const char *const words[] = {
+                "method",
+                "parameters",
+                "more",
+                "oneway",
+                "upgrade",
+                "name",
+                "force",
+                "interface",
+                "org.varlink.service.GetInfo",
+                "org.varlink.service.GetInterfaceDescription",
+                MANAGER_METHOD_LIST,
+                MANAGER_METHOD_STATUS,
+                MANAGER_METHOD_START,
+                MANAGER_METHOD_STOP,
+                MANAGER_METHOD_VIEW,
+                MANAGER_METHOD_MANIFEST,
+                MANAGER_METHOD_ACQUIRE_LEASE,
+                MANAGER_METHOD_RELEASE_LEASE,
+                MANAGER_METHOD_MONITOR,
+                NULL,
+        };
+        size_t control = MIN2((size_t) seed % 8, size);
+
+        /* Now and then only how it is sent. */
+        if (seed % 5 == 0 && size >= CONTROLS) {
+                data[control] = (uint8_t) (seed >> 8);
+                return size;
+        }
+        return mutate_messages(data, size, max_size, CONTROLS, seed, words);
 }
