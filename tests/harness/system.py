@@ -56,6 +56,7 @@ class System(Box):
 
     def __init__(self, suite, binds=None, enable=("iloaderd.socket",), **options):
         kind = KINDS.get(suite, suite)
+        assert (STAGE / "usr/lib/iloader/iloaderd").exists(), f"no installed tree in {STAGE}: make stage STAGE={STAGE}"
         super().__init__(kind, layers=[STAGE], enable=enable, binds={str(TOOLS): "/run/tools", **(binds or {})},
                          name=options.pop("name", None), **options)
         self._numbers = itertools.count()
