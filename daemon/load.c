@@ -358,7 +358,8 @@ static int check_manifest(Cache *c)
         r = manifest_reader_new(cache_manifest_fd(c), &reader);
         if (r < 0)
                 return r;
-        return manifest_reader_files(reader) == c->files && manifest_reader_bytes(reader) == c->bytes
+        return manifest_reader_files(reader) == c->files && manifest_reader_bytes(reader) == c->bytes &&
+                               manifest_reader_descriptors(reader) + 1 == c->descriptors
                        ? 0
                        : -EBADMSG;
 }
@@ -513,6 +514,10 @@ static void on_error(Cache *c, WorkerMessage *m)
         if (fault.kind == FAULT_INSUFFICIENT_MEMORY) {
                 fault.required = c->budget.required_bytes;
                 fault.available = c->budget.available_bytes;
+                if (c->budget.limit) {
+                        free(fault.subject);
+                        fault.subject = strdup(c->budget.limit);
+                }
         }
         if (fault.kind == FAULT_VIEW_CONFLICT && !c->view_by_manager)
                 c->view_touched = false;
@@ -580,10 +585,12 @@ static void on_ended(Worker *w, const char *why, void *userdata)
  */
 bool load_same_root(int a, int b)
 {
+        /* What the file system remembers is enough; one whose server hangs must not hold the manager. */
+        const int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
         struct statx x, y;
 
-        if (statx(a, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &x) < 0 ||
-            statx(b, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &y) < 0)
+        if (statx(a, "", flags, STATX_INO | STATX_MNT_ID, &x) < 0 ||
+            statx(b, "", flags, STATX_INO | STATX_MNT_ID, &y) < 0)
                 return false;
         return x.stx_ino == y.stx_ino && x.stx_dev_major == y.stx_dev_major &&
                x.stx_dev_minor == y.stx_dev_minor && x.stx_mnt_id == y.stx_mnt_id;

@@ -69,6 +69,16 @@ static int parse_selected(struct json_object *o, WorkerMessage *m)
         return 0;
 }
 
+/* What daemon/fault.h says for the kind. */
+static const char *subject_of(FaultKind kind, const char *name, const char *path)
+{
+        if (kind == FAULT_LOAD_FAILED)
+                return name;
+        if (kind == FAULT_INSUFFICIENT_MEMORY)
+                return "MemAvailable";
+        return path ? path : "";
+}
+
 static int parse_error(struct json_object *o, const char *name, WorkerMessage *m)
 {
         _cleanup_free_ char *path = NULL, *text = NULL;
@@ -96,11 +106,7 @@ static int parse_error(struct json_object *o, const char *name, WorkerMessage *m
                 return r;
         if (path && strlen(path) > MESSAGE_TEXT_MAX)
                 return -EBADMSG;
-        (void) fault_set(&m->fault, kind,
-                         kind == FAULT_LOAD_FAILED ? name
-                         : path                    ? path
-                                                   : "",
-                         "cache '%s': %s", name, text);
+        (void) fault_set(&m->fault, kind, subject_of(kind, name, path), "cache '%s': %s", name, text);
         r = json_get_size(o, "files", &m->fault.files);
         if (r < 0 && r != -ENOENT)
                 return r;

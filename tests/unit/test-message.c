@@ -123,6 +123,15 @@ static void errors_become_faults(void **state)
         /* Nothing that a terminal would obey. */
         for (const char *c = m.fault.message; *c; c++)
                 assert_true((unsigned char) *c >= 0x20);
+        worker_message_done(&m);
+        /* The subject is what bounds the memory, and not the file that was being read. */
+        assert_int_equal(
+                parse("{\"event\":\"error\",\"error\":\"InsufficientMemory\",\"message\":\"no memory\","
+                      "\"path\":\"/m/a.safetensors\"}",
+                      0, &m),
+                0);
+        assert_int_equal(m.fault.kind, FAULT_INSUFFICIENT_MEMORY);
+        assert_string_equal(m.fault.subject, "MemAvailable");
 }
 
 static void long_texts_are_refused(void **state)
