@@ -246,9 +246,18 @@ static int resolve_owner(StartRequest *r, const VarlinkPeer *peer, bool configur
         return 0;
 }
 
+static bool is_directory(int fd)
+{
+        struct statx st;
+
+        /* Its type does not change, so that the file system, which is the caller's choice, need not be asked.
+         */
+        return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) >= 0 &&
+               S_ISDIR(st.stx_mode);
+}
+
 static int take_root(StartRequest *r, Fault *fault)
 {
-        struct stat st;
         int fd;
 
         if (varlink_call_n_fds(r->call) == 0) {
@@ -262,7 +271,7 @@ static int take_root(StartRequest *r, Fault *fault)
         if (fd < 0)
                 return fd;
         r->root_fd = fd;
-        if (varlink_call_n_fds(r->call) > 1 || fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
+        if (varlink_call_n_fds(r->call) > 1 || !is_directory(fd))
                 return fault_set(fault, FAULT_INVALID_PARAMETER, "source",
                                  "the descriptor that comes with Start must be the caller's root directory");
         return 0;
