@@ -52,6 +52,8 @@ static void teardown_finish(Cache *c)
         (void) registry_remove(m->runtime->registry_fd, cache_name(c));
         tell_end(c);
         if (c->failed) {
+                /* The entry may stay for long; its caller's root directory is not to be held for that. */
+                c->root_fd = close_fd(c->root_fd);
                 cache_set_state(c, MANAGER_CACHE_STATE_FAILED);
                 (void) cache_set_message(c, "%s", fault_message(&c->fault));
                 manager_emit(m, MANAGER_CHANGE_KIND_FAILED, c);
