@@ -92,6 +92,18 @@ static int check_holder(const ProcessInfo *info, uid_t asking_uid, Fault *fault)
         return 0;
 }
 
+/* Who is behind the pidfd: -ESRCH where nobody is any more; FAULT_REFUSED where it is none, or not the
+ * asker's to use. */
+static int identify_holder(int pidfd, uid_t asking_uid, ProcessInfo *ret, Fault *fault)
+{
+        int r;
+
+        r = pidfd_get_info(pidfd, ret);
+        if (r == -ESRCH || r == -ENOMEM)
+                return r;
+        return r < 0 ? refuse_holder(r, fault) : check_holder(ret, asking_uid, fault);
+}
+
 static int check_caps(const LeaseTable *t, uid_t asking_uid, Fault *fault)
 {
         int r = 0;
@@ -122,14 +134,9 @@ int lease_acquire(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *f
                 return fault_set(fault, FAULT_CACHE_NOT_READY, cache_name(c),
                                  "cache '%s' is %s and cannot be leased", cache_name(c),
                                  manager_cache_state_to_string(c->state));
-        r = pidfd_get_info(fd, &info);
-        if (r == -ENOMEM)
-                return r;
+        r = identify_holder(fd, asking_uid, &info, fault);
         if (r < 0)
-                return refuse_holder(r, fault);
-        r = check_holder(&info, asking_uid, fault);
-        if (r < 0)
-                return r;
+                return r == -ESRCH ? refuse_holder(r, fault) : r;
         l = lease_find(c, &info);
         if (l) {
                 *ret = l;
@@ -174,16 +181,9 @@ int lease_release(Cache *c, int pidfd, uid_t asking_uid, Fault *fault)
         Lease *l;
         int r;
 
-        r = pidfd_get_info(fd, &info);
-        if (r == -ESRCH)
-                return 0;
-        if (r == -ENOMEM)
-                return r;
+        r = identify_holder(fd, asking_uid, &info, fault);
         if (r < 0)
-                return refuse_holder(r, fault);
-        r = check_holder(&info, asking_uid, fault);
-        if (r < 0)
-                return r;
+                return r == -ESRCH ? 0 : r;
         l = lease_find(c, &info);
         if (!l)
                 return fault_set(fault, FAULT_INVALID_HOLDER, NULL, "process %d holds no lease of cache '%s'",
