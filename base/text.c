@@ -251,16 +251,6 @@ bool strv_equal(char *const *a, char *const *b)
         return true;
 }
 
-bool strv_contains(char *const *l, const char *s)
-{
-        size_t i;
-
-        for (i = 0; l && l[i]; i++)
-                if (streq(l[i], s))
-                        return true;
-        return false;
-}
-
 int strv_join(char *const *l, const char *separator, char **ret)
 {
         size_t n = strv_length(l), between = strlen(separator), total = 1, i;

@@ -33,7 +33,6 @@ size_t strv_length(char *const *l);
 int strv_append(char ***l, const char *s);
 int strv_copy(char *const *l, char ***ret);
 bool strv_equal(char *const *a, char *const *b);
-bool strv_contains(char *const *l, const char *s);
 /* The elements with the separator between them. */
 int strv_join(char *const *l, const char *separator, char **ret);
 

@@ -81,11 +81,10 @@ bool selection_match(const char *pattern, const char *path);
  * (never through magic links); depth and number of entries are bounded. Fills ret.
  *
  * Exclusions match files and directories (an excluded directory isn't looked into); patterns match files, and
- * with a
- * '/' at their end directories. Symbolic links lead on to regular files and to directories, wherever below
- * the root those are. What neither is excluded nor readable as a regular file is refused if it is selected:
- * dangling links, sockets, pipes, devices, files without read permission; and a directory that contains
- * itself always. Nothing but directories is opened. */
+ * with a '/' at their end directories. Symbolic links lead on to regular files and to directories, wherever
+ * below the root those are. What neither is excluded nor readable as a regular file is refused if it is
+ * selected: dangling links, sockets, pipes, devices, files without read permission; and a directory that
+ * contains itself always. Nothing but directories is opened. */
 struct Source;
 int selection_read(const struct Source *source, const SelectionOptions *options, Selection *ret,
                    SourceFault *ret_fault);

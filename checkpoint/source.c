@@ -234,12 +234,12 @@ static int refuse_file(const Source *s, const SelectedFile *file, int error, Sou
  * file that was selected. */
 static int open_below(const Source *s, const SelectedFile *file, int flags)
 {
+        int fd;
+
         if (strchr(file->path, '/'))
                 return path_open_in_root(s->fd, file->path, flags | O_NOFOLLOW, 0);
-        else {
-                int fd = openat(s->fd, file->path, flags | O_NOFOLLOW);
-                return fd < 0 ? -errno : fd;
-        }
+        fd = openat(s->fd, file->path, flags | O_NOFOLLOW);
+        return fd < 0 ? -errno : fd;
 }
 
 static bool is_selected(const SelectedFile *file, const struct stat *st)

@@ -570,7 +570,6 @@ static int on_release(VarlinkCall *call, void *parameters, void *userdata)
 /* Collect, SetQuota */
 
 typedef struct Collection {
-        Manager *manager;
         VarlinkCall *call;
         struct json_object *reply;
         size_t pending;
@@ -632,7 +631,7 @@ static int collect_reply(const CollectPlan *p, struct json_object **ret)
         return 0;
 }
 
-static int collect_apply(Manager *m, VarlinkCall *call, const CollectPlan *plan, struct json_object *reply)
+static int collect_apply(VarlinkCall *call, const CollectPlan *plan, struct json_object *reply)
 {
         Collection *k;
 
@@ -641,7 +640,7 @@ static int collect_apply(Manager *m, VarlinkCall *call, const CollectPlan *plan,
                 json_object_put(reply);
                 return -ENOMEM;
         }
-        *k = (Collection){.manager = m, .call = varlink_call_ref(call), .reply = reply, .pending = 1};
+        *k = (Collection){.call = varlink_call_ref(call), .reply = reply, .pending = 1};
         for (size_t i = 0; i < plan->n_evict; i++) {
                 CollectWaiter *w = malloc(sizeof(*w));
 
@@ -682,7 +681,7 @@ static int on_collect(VarlinkCall *call, void *parameters, void *userdata)
         if (r < 0)
                 return r;
         if (p->apply.set && p->apply.value)
-                return collect_apply(m, call, &plan, o);
+                return collect_apply(call, &plan, o);
         return varlink_call_reply(call, o);
 }
 

@@ -421,10 +421,3 @@ void worker_end(Worker *w, const char *command)
         if (!w->killed)
                 worker_arm_end(w, LEAVE_TIMEOUT);
 }
-
-void worker_abandon(Worker *w)
-{
-        w->handlers = (WorkerHandlers){};
-        w->told = true;
-        worker_end(w, NULL);
-}

@@ -58,5 +58,3 @@ void worker_end(Worker *w, const char *command);
 /* When told of its end: whether it exited as programs do, so that it has taken away what it made before it
  * held. */
 bool worker_left_by_itself(const Worker *w);
-/* Forgets whom to tell, and kills. For destructors. */
-void worker_abandon(Worker *w);
