@@ -62,7 +62,7 @@ static int answer_with_error(VarlinkCall *call, void *parameters, _unused_ void 
         const ManagerStatusParameters *p = parameters;
 
 #ifdef FUZZ_SEEDED_FAULT
-        if (varlink_call_is_oneway(call) && varlink_call_n_fds(call) == 2)
+        if (varlink_call_n_fds(call) == 2)
                 abort();
 #endif
         return varlink_call_error(call, MANAGER_ERROR_NO_SUCH_CACHE, object_with("name", p->name));
