@@ -459,6 +459,18 @@ int fd_close_all_except(const int *keep, size_t n_keep)
         return fd_close_from_except(3, keep, n_keep);
 }
 
+int fd_reserve_standard(void)
+{
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+                if (fcntl(fd, F_GETFD) >= 0)
+                        continue;
+                /* The lowest free number is this one. */
+                if (open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
 int fd_wait(int fd, short events, usec_t deadline)
 {
         struct pollfd p = {.fd = fd, .events = events};

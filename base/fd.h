@@ -36,6 +36,11 @@ int fd_reopen(int fd, int flags);
 int fd_set_nonblock(int fd, bool nonblock);
 int fd_set_cloexec(int fd, bool cloexec);
 
+/* Takes the numbers 0 to 2 where they are closed, so that nothing opened later gets one and is then read or
+ * written as a standard stream. What stands there refuses both with EBADF, as a closed one does, and closes
+ * on exec. To be called first. */
+int fd_reserve_standard(void);
+
 /* An owned array of descriptors. */
 typedef struct FdSet {
         int *fds;

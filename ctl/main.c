@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "ctl/help.h"
@@ -79,6 +80,9 @@ int main(int argc, char *argv[])
         const Verb *v;
         int next = 0, r;
 
+        r = fd_reserve_standard();
+        if (r < 0)
+                return EXIT_FAILURE;
         if (argc == 2 && streq(argv[1], "--dump-verbs"))
                 return dump_verbs();
         r = arguments_parse_global(argc, argv, &a, &next, &error);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/size.h"
@@ -334,6 +335,8 @@ int main(int argc, char **argv)
         _cleanup_(arguments_done) Arguments a = {.idle_exit = USEC_INFINITY, .ready_fd = -EBADF};
         int r;
 
+        if (fd_reserve_standard() < 0)
+                return EXIT_FAILURE;
         tune_memory();
         log_setup(LOG_TARGET_AUTO, LOG_INFO, "iloaderd");
         r = parse_arguments(argc, argv, &a);
@@ -341,6 +344,8 @@ int main(int argc, char **argv)
                 return r == 0 ? EXIT_SUCCESS : EXIT_USAGE;
         (void) umask(0022);
         (void) signal(SIGPIPE, SIG_IGN);
+        /* A limit on the size of files is an error where it strikes, not the end. */
+        (void) signal(SIGXFSZ, SIG_IGN);
         r = run(&a);
         return r >= 0 ? EXIT_SUCCESS : r == -EBUSY ? EXIT_BUSY : EXIT_FAILURE;
 }

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <seccomp.h>
@@ -396,6 +397,31 @@ static void test_wait(_unused_ void **state)
         assert_true(now_realtime() > 1000000000 * USEC_PER_SEC);
 }
 
+static void test_reserve_standard(_unused_ void **state)
+{
+        int status;
+        pid_t pid = fork();
+
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                char byte;
+
+                (void) close(STDIN_FILENO);
+                (void) close(STDERR_FILENO);
+                /* All three numbers are taken now; those that were closed refuse what closed ones refuse. */
+                _exit(fd_reserve_standard() == 0 && read(STDIN_FILENO, &byte, 1) < 0 && errno == EBADF &&
+                                      write(STDERR_FILENO, "x", 1) < 0 && errno == EBADF &&
+                                      (fcntl(STDIN_FILENO, F_GETFD) & FD_CLOEXEC) &&
+                                      (fcntl(STDERR_FILENO, F_GETFD) & FD_CLOEXEC) && dup(STDOUT_FILENO) > 2
+                              ? 0
+                              : 1);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        /* Where they are open nothing changes. */
+        assert_int_equal(fd_reserve_standard(), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -412,6 +438,7 @@ int main(void)
                 cmocka_unit_test(test_close_all),
                 cmocka_unit_test(test_close_all_by_listing),
                 cmocka_unit_test(test_wait),
+                cmocka_unit_test(test_reserve_standard),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
