@@ -107,7 +107,8 @@ int pidfd_get_pid(int pidfd, pid_t *ret)
         return 0;
 }
 
-int process_start_time(pid_t pid, uint64_t *ret)
+/* A decimal field of /proc/PID/stat, counted from 1 as proc(5) does. */
+static int read_stat_field(pid_t pid, unsigned wanted, uint64_t *ret)
 {
         _cleanup_free_ char *text = NULL;
         const char *p;
@@ -127,10 +128,29 @@ int process_start_time(pid_t pid, uint64_t *ret)
                 p += strspn(p, " ");
                 if (*p == '\0')
                         return -EBADMSG;
-                if (field == 22)
+                if (field == wanted)
                         return parse_leading_u64(p, UINT64_MAX, ret);
                 p += strcspn(p, " ");
         }
+}
+
+int process_start_time(pid_t pid, uint64_t *ret)
+{
+        return read_stat_field(pid, 22, ret);
+}
+
+int process_get_parent(pid_t pid, pid_t *ret)
+{
+        uint64_t parent;
+        int r;
+
+        r = read_stat_field(pid, 4, &parent);
+        if (r < 0)
+                return r;
+        if (parent > INT32_MAX)
+                return -EBADMSG;
+        *ret = (pid_t) parent;
+        return 0;
 }
 
 /* "Uid:" of status has four numbers: real, effective, saved, and of the file system. */
@@ -157,7 +177,7 @@ static int read_effective_uid(pid_t pid, uid_t *ret)
 }
 
 /* A process names itself as it likes; what people and JSON get is printable ASCII. */
-static int read_command(pid_t pid, char ret[static 16])
+int process_get_command(pid_t pid, char ret[static PROCESS_COMMAND_MAX])
 {
         _cleanup_free_ char *text = NULL;
         size_t n, i;
@@ -170,7 +190,7 @@ static int read_command(pid_t pid, char ret[static 16])
         n = strlen(text);
         if (n > 0 && text[n - 1] == '\n')
                 n--;
-        n = MIN2(n, (size_t) 15);
+        n = MIN2(n, (size_t) PROCESS_COMMAND_MAX - 1);
         for (i = 0; i < n; i++)
                 ret[i] = text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
         ret[n] = '\0';
@@ -191,7 +211,7 @@ int pidfd_get_info(int pidfd, ProcessInfo *ret)
         r = read_effective_uid(info.pid, &info.uid);
         if (r < 0)
                 return r;
-        r = read_command(info.pid, info.command);
+        r = process_get_command(info.pid, info.command);
         if (r < 0)
                 return r;
         /* As long as the process lives its number isn't given to another, so all that was read is its own. */

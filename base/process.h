@@ -7,11 +7,13 @@
 
 #include "base/cleanup.h"
 
+#define PROCESS_COMMAND_MAX 16U
+
 typedef struct ProcessInfo {
-        pid_t pid;           /* in our pid namespace */
-        uid_t uid;           /* effective uid */
-        uint64_t start_time; /* field 22 of /proc/PID/stat, clock ticks since boot */
-        char command[16];    /* comm, NUL-terminated, control characters replaced */
+        pid_t pid;                         /* in our pid namespace */
+        uid_t uid;                         /* effective uid */
+        uint64_t start_time;               /* field 22 of /proc/PID/stat, clock ticks since boot */
+        char command[PROCESS_COMMAND_MAX]; /* comm, NUL-terminated, control characters replaced */
 } ProcessInfo;
 
 int pidfd_open_pid(pid_t pid);
@@ -28,5 +30,8 @@ int pidfd_has_exited(int pidfd);
 int pidfd_wait(int pidfd, usec_t deadline, int *ret_status);
 
 int process_start_time(pid_t pid, uint64_t *ret);
+int process_get_parent(pid_t pid, pid_t *ret);
+/* comm, as in ProcessInfo. */
+int process_get_command(pid_t pid, char ret[static PROCESS_COMMAND_MAX]);
 /* 32 hexadecimal characters of /proc/sys/kernel/random/boot_id, without dashes. */
 int boot_id_get(char ret[static 33]);

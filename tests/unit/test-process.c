@@ -80,6 +80,7 @@ static void test_info(_unused_ void **state)
         ProcessInfo info, self;
         _cleanup_close_ int me = pidfd_open_pid(getpid());
         uint64_t started;
+        pid_t parent;
         pid_t pid = 0;
 
         child_start(&c, "engine");
@@ -91,6 +92,8 @@ static void test_info(_unused_ void **state)
         assert_int_equal(info.uid, geteuid());
         assert_string_equal(info.command, "engine");
         assert_int_equal(process_start_time(c.pid, &started), 0);
+        assert_int_equal(process_get_parent(c.pid, &parent), 0);
+        assert_int_equal(parent, getpid());
         assert_int_equal(info.start_time, started);
         assert_int_equal(pidfd_get_info(me, &self), 0);
         assert_true(self.start_time > 0 && self.start_time <= info.start_time);
@@ -131,6 +134,7 @@ static void test_end(_unused_ void **state)
         _cleanup_(child_done) Child c = CHILD_INIT;
         ProcessInfo info;
         uint64_t started;
+        pid_t parent;
         int status = -1;
         pid_t pid;
 
@@ -153,6 +157,7 @@ static void test_end(_unused_ void **state)
         assert_int_equal(pidfd_wait(c.pidfd, USEC_INFINITY, &status), -ECHILD);
         assert_int_equal(pidfd_send_signal_to(c.pidfd, SIGTERM), -ESRCH);
         assert_int_equal(process_start_time(c.pid, &started), -ESRCH);
+        assert_int_equal(process_get_parent(c.pid, &parent), -ESRCH);
         c.pid = -1;
 }
 
