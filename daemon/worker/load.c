@@ -87,20 +87,25 @@ static void load_done(Load *l)
 /* Pid and log file must lie outside the source: they would be selected next time. */
 static int load_check_outside(Load *l, const char *path, const char *what)
 {
-        _cleanup_free_ char *parent = NULL, *real = NULL;
+        _cleanup_free_ char *parent = NULL, *real = NULL, *shown = NULL, *source = NULL;
         const char *name;
         int r;
 
+        r = path_escape(path, &shown);
+        if (r >= 0)
+                r = path_escape(l->source.real_path, &source);
+        if (r < 0)
+                return r;
         r = path_split(path, &parent, &name);
         if (r >= 0)
                 r = source_real_path(l->job->root_fd, parent, &real);
         if (r < 0)
                 return failure_set(l->failure, r, FAILURE_LOAD_FAILED, path,
-                                   "cannot open the directory of the %s %s: %m", what, path);
+                                   "cannot open the directory of the %s %s: %m: name another place", what,
+                                   shown);
         if (path_is_below(real, l->source.real_path))
                 return failure_set(l->failure, EINVAL, FAILURE_LOAD_FAILED, path,
-                                   "%s %s is inside the source %s: name another place", what, path,
-                                   l->source.real_path);
+                                   "%s %s is inside the source %s: name another place", what, shown, source);
         return 0;
 }
 

@@ -48,8 +48,8 @@ static int log_file_fail(Failure *f, int error, const char *path)
         if (error == -ELOOP)
                 return failure_set(f, error, FAILURE_LOAD_FAILED, path,
                                    "log file %s is a symbolic link: name its target", shown ? shown : path);
-        return failure_set(f, error, FAILURE_LOAD_FAILED, path, "cannot open the log file %s: %m",
-                           shown ? shown : path);
+        return failure_set(f, error, FAILURE_LOAD_FAILED, path,
+                           "cannot open the log file %s: %m: name another log file", shown ? shown : path);
 }
 
 int log_file_open(int root_fd, const char *path, bool create, LogFile *ret, Failure *ret_failure)
@@ -74,9 +74,15 @@ int log_file_open(int root_fd, const char *path, bool create, LogFile *ret, Fail
                 return log_file_fail(ret_failure, r, path);
         if (fstat(l.fd, &st) < 0)
                 return log_file_fail(ret_failure, -errno, path);
-        if (!S_ISREG(st.st_mode))
-                return failure_set(ret_failure, EEXIST, FAILURE_LOAD_FAILED, path,
-                                   "log file %s is there already and is no regular file", path);
+        if (!S_ISREG(st.st_mode)) {
+                _cleanup_free_ char *shown = NULL;
+
+                (void) path_escape(path, &shown);
+                return failure_set(
+                        ret_failure, EEXIST, FAILURE_LOAD_FAILED, path,
+                        "log file %s is there already and is no regular file: name another log file",
+                        shown ? shown : "?");
+        }
         *ret = l;
         l = (LogFile) LOG_FILE_INIT;
         return 0;

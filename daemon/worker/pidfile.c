@@ -7,6 +7,7 @@
 
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "base/size.h"
 #include "base/text.h"
 
@@ -66,6 +67,18 @@ static int pid_file_read(const PidFile *p, pid_t *ret)
         return 0;
 }
 
+/* Whether the process is a worker whose manager lives, and so the holder of another cache. A worker that lost
+ * its manager is about to end and counts for nothing; nor does whoever got a dead worker's number. */
+static bool pid_is_live_worker(pid_t pid)
+{
+        char command[PROCESS_COMMAND_MAX];
+        pid_t parent;
+
+        return pid != getpid() && process_get_command(pid, command) >= 0 &&
+               streq(command, "iloader-worker") && process_get_parent(pid, &parent) >= 0 &&
+               process_get_command(parent, command) >= 0 && streq(command, "iloaderd");
+}
+
 int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failure *ret_failure)
 {
         _cleanup_pid_file_ PidFile p = PID_FILE_INIT;
@@ -77,7 +90,8 @@ int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failu
         r = pid_file_open(root_fd, path, &p);
         if (r < 0)
                 return failure_set(ret_failure, r, FAILURE_LOAD_FAILED, path,
-                                   "cannot open the directory of the pid file %s: %m", shown ? shown : path);
+                                   "cannot open the directory of the pid file %s: %m: name another pid file",
+                                   shown ? shown : path);
         r = pid_file_read(&p, &old);
         if (r == -EEXIST)
                 return failure_set(ret_failure, r, FAILURE_LOAD_FAILED, path,
@@ -86,14 +100,22 @@ int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failu
                                    shown ? shown : path);
         if (r < 0 && r != -ENOENT)
                 return failure_set(ret_failure, r, FAILURE_LOAD_FAILED, path,
-                                   "cannot read the pid file %s: %m", shown ? shown : path);
+                                   "cannot read the pid file %s: %m: name another pid file",
+                                   shown ? shown : path);
+        if (r >= 0 && pid_is_live_worker(old))
+                return failure_set(
+                        ret_failure, EEXIST, FAILURE_LOAD_FAILED, path,
+                        "%s is the pid file of another cache (of its worker, pid %d): stop that, or "
+                        "name another pid file",
+                        shown ? shown : path, (int) old);
         r = text_format(&text, "%d\n", (int) pid);
         if (r < 0)
                 return failure_complete(ret_failure, r, "cannot write the pid file");
         r = fd_write_file_at(p.dir_fd, p.name, text, strlen(text), 0644, false);
         if (r < 0)
                 return failure_set(ret_failure, r, FAILURE_LOAD_FAILED, path,
-                                   "cannot write the pid file %s: %m", shown ? shown : path);
+                                   "cannot write the pid file %s: %m: name another pid file",
+                                   shown ? shown : path);
         p.pid = pid;
         *ret = p;
         p = (PidFile) PID_FILE_INIT;

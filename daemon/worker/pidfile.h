@@ -18,7 +18,7 @@ void pid_file_done(PidFile *p);
 #define _cleanup_pid_file_ _cleanup_(pid_file_done)
 
 /* Writes it, path being absolute below root_fd. What is there already is replaced only if it is a pid file of
- * ours. */
+ * ours, and not of a worker that lives. */
 int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failure *ret_failure);
 /* Removes it if it is still ours and holds this pid: 1 removed, 0 left alone. */
 int pid_file_remove(const PidFile *p);
