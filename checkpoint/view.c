@@ -300,6 +300,42 @@ static int check_overlap(const Place *p, const char *nearest, const char *source
                                      text);
 }
 
+/* A view inside another one would go with that one's next publication or its end. */
+static int check_not_in_view(const Place *p, const char *name, const char *nearest, ViewFault *fault)
+{
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = source_real_path(p->root_fd, nearest, &path);
+        if (r < 0)
+                return view_fail(fault, r, p->path, "resolve its path");
+        for (;;) {
+                _cleanup_free_ char *marked = NULL, *shown = NULL, *shown_name = NULL;
+                _cleanup_close_ int fd =
+                        path_open_in_root(p->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+                char *slash;
+
+                r = fd >= 0 ? view_marker_check(fd, name, &marked) : -ENODATA;
+                if (r == 0 || r == -EREMCHG) {
+                        r = path_escape(path, &shown);
+                        if (r >= 0)
+                                r = path_escape(marked ? marked : name, &shown_name);
+                        return r < 0 ? r
+                                     : view_conflict(
+                                               fault, p->path,
+                                               "it is inside the view of cache '%s', %s: choose another "
+                                               "--view",
+                                               shown_name, shown);
+                }
+                if (r == -ENOMEM)
+                        return r;
+                slash = strrchr(path, '/');
+                if (slash[1] == '\0')
+                        return 0;
+                slash[slash == path ? 1 : 0] = '\0';
+        }
+}
+
 int view_check(int root_fd, const char *name, const char *path, const char *source_real_path,
                ViewFault *ret_fault)
 {
@@ -316,6 +352,8 @@ int view_check(int root_fd, const char *name, const char *path, const char *sour
         if (parent_fd < 0)
                 return parent_fd;
         r = check_overlap(&p, nearest, source_real_path, ret_fault);
+        if (r >= 0)
+                r = check_not_in_view(&p, name, nearest, ret_fault);
         if (r < 0)
                 return r;
         if (missing == 0) {
