@@ -30,7 +30,6 @@ typedef struct Run {
         int pidfd;
         int hold_fd;                   /* the child waits for the view's path on the other end */
         int signal_fd;                 /* SIGTERM and SIGHUP, where they weren't ignored */
-        sigset_t mask;                 /* as inherited */
         struct sigaction child_action; /* SIGCHLD's, as inherited */
 } Run;
 
@@ -79,7 +78,6 @@ static _noreturn_ void child(const Run *run, int fd)
 
         /* The command begins with signals as this program found them. */
         (void) sigaction(SIGCHLD, &run->child_action, NULL);
-        (void) sigprocmask(SIG_SETMASK, &run->mask, NULL);
         view = read_view(fd);
         if (!view)
                 _exit(EXIT_RUN_FAILED);
@@ -112,7 +110,6 @@ static pid_t fork_named(const char *command)
 /* Makes the held child. */
 static int run_fork(Run *run)
 {
-        const int watched[] = {SIGTERM, SIGHUP};
         struct sigaction standard = {.sa_handler = SIG_DFL};
         _cleanup_close_ int read_fd = -EBADF;
         int fds[2];
@@ -121,9 +118,6 @@ static int run_fork(Run *run)
                 return output_error("run: cannot make a pipe: %s", strerror(errno));
         read_fd = fds[0];
         run->hold_fd = fds[1];
-        run->signal_fd = signals_watch(watched, ELEMENTSOF(watched), &run->mask);
-        if (run->signal_fd < 0)
-                return output_error("run: cannot watch for signals: %s", strerror(-run->signal_fd));
         /* Ignored, SIGCHLD would take the child's exit code from us. */
         if (sigaction(SIGCHLD, &standard, &run->child_action) < 0)
                 return output_error("run: cannot watch for signals: %s", strerror(errno));
@@ -192,6 +186,29 @@ static int run_lease(const Run *run, const Targets *targets, char **ret_view)
                 say_failure(&targets->items[0], first, first_error);
         iloader_client_close(first);
         return r;
+}
+
+/* The terminal sends SIGINT and SIGQUIT to the command too: what it makes of them is its own, and its exit
+ * code is to be reported. */
+static void leave_to_command(int sig)
+{
+        struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+        (void) sigaction(sig, &ignore, NULL);
+}
+
+/* From here on signals are the command's. Before, while nothing was executed, they ended this program as they
+ * end any other, however long the manager took; and the held child saw that and left. */
+static int run_watch(Run *run)
+{
+        const int watched[] = {SIGTERM, SIGHUP};
+
+        leave_to_command(SIGINT);
+        leave_to_command(SIGQUIT);
+        run->signal_fd = signals_watch(watched, ELEMENTSOF(watched), NULL);
+        if (run->signal_fd < 0)
+                (void) output_error("run: cannot watch for signals: %s", strerror(-run->signal_fd));
+        return MIN2(run->signal_fd, 0);
 }
 
 /* Lets the child go on; where it has ended meanwhile, waiting tells. */
@@ -263,15 +280,6 @@ static int run_wait(const Run *run)
         }
 }
 
-/* The terminal sends SIGINT and SIGQUIT to the command too: what it makes of them is its own, and its exit
- * code is to be reported. */
-static void leave_to_command(int sig)
-{
-        struct sigaction ignore = {.sa_handler = SIG_IGN};
-
-        (void) sigaction(sig, &ignore, NULL);
-}
-
 int verb_run(const Invocation *i)
 {
         _cleanup_(run_done)
@@ -285,9 +293,9 @@ int verb_run(const Invocation *i)
                 return r;
         r = run_fork(&run);
         if (r == 0) {
-                leave_to_command(SIGINT);
-                leave_to_command(SIGQUIT);
                 r = run_lease(&run, &targets, &view);
+                if (r >= 0)
+                        r = run_watch(&run);
                 if (r >= 0)
                         r = run_release(&run, view);
                 if (r >= 0)
