@@ -57,6 +57,32 @@ bool reply_is_error(const VarlinkReply *reply, const char *name)
         return rest && streq(rest, name);
 }
 
+/* The standard error names a parameter and nothing else: what the caller gave it by, and what it must be. */
+static const struct {
+        const char *parameter, *option, *rule;
+} parameter_rules[] = {
+        {"source", "MODEL_DIR", "it must be the path of a directory"},
+        {"view", "--view", "it must be a path"},
+        {"pidFile", "--pid-file", "it must be a path"},
+        {"logFile", "--log-file", "it must be a path"},
+        {"patterns", "--pattern", "patterns are not empty, not longer than a path, and not very many"},
+        {"excludes", "--exclude", "patterns are not empty, not longer than a path, and not very many"},
+        {"owner", "--owner", "it must be a user of this system, by name or number"},
+        {"group", "--group", "it must be a group of this system, by name or number"},
+        {"mode", "--mode", "it must be 0400, 0440 or 0444"},
+        {"idleTTLUSec", "--idle-ttl", "it must be longer than nothing"},
+};
+
+static int refuse_parameter(const Target *t, const char *parameter)
+{
+        for (size_t i = 0; i < ELEMENTSOF(parameter_rules); i++)
+                if (streq(parameter_rules[i].parameter, parameter))
+                        return output_error("the manager at %s does not take this value of %s: %s", t->socket,
+                                            parameter_rules[i].option, parameter_rules[i].rule);
+        return output_error("the manager at %s does not take this value of '%s': see the options' help",
+                            t->socket, parameter);
+}
+
 /* Errors that carry no message of their own. */
 static int refusal_without_message(const Target *t, const VarlinkReply *reply)
 {
@@ -71,8 +97,13 @@ static int refusal_without_message(const Target *t, const VarlinkReply *reply)
         if (streq(reply->error, "org.varlink.service.InvalidParameter")) {
                 if (json_get_string(reply->parameters, "parameter", &text) < 0)
                         text = "?";
-                return output_error("the manager at %s does not take this value of '%s'", t->socket, text);
+                return refuse_parameter(t, text);
         }
+        if (streq(reply->error, "org.varlink.service.PermissionDenied") && t->scope != TARGET_SYSTEM)
+                return output_error(
+                        "the manager at %s does not allow this: a user's manager serves that user and root, "
+                        "and all its caches are that user's: use --system for others",
+                        t->socket);
         if (streq(reply->error, "org.varlink.service.PermissionDenied"))
                 return output_error(
                         "the manager at %s does not allow this to you: its owner, root, or (for starting) "

@@ -77,7 +77,9 @@ static int open_start_lock(const RuntimeDirectory *d, usec_t deadline, int *ret,
         fd = openat(d->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (fd < 0) {
                 r = -errno;
-                (void) text_format(ret_error, "cannot open %s/%s: %s", d->path, name, strerror(-r));
+                (void) text_format(ret_error,
+                                   "cannot open %s/%s: %s: make room for it, or choose another --base-dir",
+                                   d->path, name, strerror(-r));
                 return r;
         }
         r = lock_until(fd, deadline);
@@ -119,7 +121,9 @@ static int open_log(const Target *t, char **ret_path, char **ret_error)
                     O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (fd < 0) {
                 r = -errno;
-                (void) text_format(ret_error, "cannot open log %s: %s", *ret_path, strerror(-r));
+                (void) text_format(ret_error,
+                                   "cannot open log %s: %s: make room for it, or choose another --base-dir",
+                                   *ret_path, strerror(-r));
                 return r;
         }
         return TAKE_FD(fd);

@@ -192,6 +192,10 @@ static int set_value(const OptionSpec *o, const char *text, Arguments *a, char *
                 *(bool *) target = true;
                 return 0;
         case OPTION_LIST:
+                if (!*text) {
+                        r = text_format(ret_error, "--%s needs a value that is not empty", o->name);
+                        return r < 0 ? r : -EINVAL;
+                }
                 return strv_append(target, text);
         case OPTION_STRING:
         case OPTION_PATH:

@@ -4,16 +4,19 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "base/path.h"
 #include "base/text.h"
 
+/* What a caller, a file or a manager named may hold anything: a terminal is shown no control characters of
+ * it. */
 static void _printf_(1, 0) say(const char *format, va_list ap)
 {
-        _cleanup_free_ char *text = NULL;
+        _cleanup_free_ char *text = NULL, *shown = NULL;
 
-        if (text_vformat(&text, format, ap) < 0)
+        if (text_vformat(&text, format, ap) < 0 || path_escape(text, &shown) < 0)
                 (void) fprintf(stderr, "%s: out of memory\n", program_invocation_short_name);
         else
-                (void) fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
+                (void) fprintf(stderr, "%s: %s\n", program_invocation_short_name, shown);
 }
 
 int output_error(const char *format, ...)

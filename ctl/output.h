@@ -8,7 +8,8 @@
 
 struct json_object;
 
-/* "PROGRAM: message" on standard error; returns EXIT_FAILURE, so that one statement says and returns. */
+/* "PROGRAM: message" on standard error, control characters escaped; returns EXIT_FAILURE, so that one
+ * statement says and returns. */
 int output_error(const char *format, ...) _printf_(1, 2);
 /* The same for what is no failure. */
 void output_note(const char *format, ...) _printf_(1, 2);

@@ -59,7 +59,7 @@ const OptionSpec global_options[] = {
                 OPT("max-resident-bytes", OPTION_SIZE, max_resident_bytes, "SIZE",                           \
                     .help = "Set the lasting quota that all caches of the manager share (default: "          \
                             "unchanged)"),                                                                   \
-                OPT("idle-ttl", OPTION_SECONDS, idle_ttl, "SECONDS",                                         \
+                OPT("idle-ttl", OPTION_SECONDS, idle_ttl, "SECONDS", .min = 1,                               \
                     .help = "Evict after so long without a lease (default: never)"),                         \
                 OPT("force", OPTION_FLAG, force, NULL,                                                       \
                     .help = "Load even if too little memory is available; caps and quota still hold"),       \
