@@ -471,31 +471,98 @@ int path_make_directories_in_root(int rootfd, const char *path, mode_t mode, uns
         return TAKE_FD(current);
 }
 
+/* Opens a directory below parent for readdir(3), without following a link. */
+static int open_listing(int parent, const char *name, DIR **ret)
+{
+        _cleanup_close_ int fd = -EBADF;
+
+        fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        *ret = fdopendir(fd);
+        if (!*ret)
+                return -errno;
+        (void) TAKE_FD(fd);
+        return 0;
+}
+
+/* The next entry but "." and "..": 1, or 0 at the end. */
+static int next_entry(DIR *d, const char **ret)
+{
+        const struct dirent *entry;
+
+        do {
+                errno = 0;
+                entry = readdir(d);
+                if (!entry)
+                        return -errno;
+        } while (is_dot(entry->d_name, strlen(entry->d_name)) ||
+                 is_dot_dot(entry->d_name, strlen(entry->d_name)));
+        *ret = entry->d_name;
+        return 1;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+        return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+int path_list_directory(int dirfd, bool (*wanted)(const char *name), size_t max, char ***ret)
+{
+        _cleanup_(closedirp) DIR *d = NULL;
+        _cleanup_strv_ char **names = NULL;
+        size_t n = 0, allocated = 16;
+        const char *name;
+        int r;
+
+        r = open_listing(dirfd, ".", &d);
+        if (r < 0)
+                return r;
+        names = calloc(allocated, sizeof(char *));
+        if (!names)
+                return -ENOMEM;
+        while ((r = next_entry(d, &name)) > 0) {
+                if (!wanted(name))
+                        continue;
+                if (n >= max)
+                        return -E2BIG;
+                if (n + 1 == allocated) {
+                        char **larger = reallocarray(names, allocated * 2, sizeof(char *));
+
+                        if (!larger)
+                                return -ENOMEM;
+                        names = larger;
+                        allocated *= 2;
+                }
+                names[n] = strdup(name);
+                if (!names[n])
+                        return -ENOMEM;
+                names[++n] = NULL;
+        }
+        if (r < 0)
+                return r;
+        qsort(names, n, sizeof(char *), compare_names);
+        *ret = TAKE_PTR(names);
+        return 0;
+}
+
 static int remove_entry(int dirfd, const char *name, unsigned depth, uint64_t *left);
 
 /* Removes what is in a directory, once through. *ret_removed: whether anything was. */
 static int remove_entries(DIR *d, unsigned depth, uint64_t *left, bool *ret_removed)
 {
         bool removed = false;
+        const char *name;
+        int r;
 
-        for (;;) {
-                struct dirent *entry;
-                int r;
-
-                errno = 0;
-                entry = readdir(d);
-                if (!entry) {
-                        if (errno != 0)
-                                return -errno;
-                        break;
-                }
-                if (streq(entry->d_name, ".") || streq(entry->d_name, ".."))
-                        continue;
-                r = remove_entry(dirfd(d), entry->d_name, depth, left);
+        while ((r = next_entry(d, &name)) > 0) {
+                r = remove_entry(dirfd(d), name, depth, left);
                 if (r < 0 && r != -ENOENT)
                         return r;
                 removed = true;
         }
+        if (r < 0)
+                return r;
         *ret_removed = removed;
         return 0;
 }
@@ -503,23 +570,15 @@ static int remove_entries(DIR *d, unsigned depth, uint64_t *left, bool *ret_remo
 static int remove_directory(int parent, const char *name, unsigned depth, uint64_t *left)
 {
         _cleanup_(closedirp) DIR *d = NULL;
-        int fd;
+        int r;
 
         if (depth >= DEPTH_MAX)
                 return -ELOOP;
-        fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        d = fdopendir(fd);
-        if (!d) {
-                int r = -errno;
-
-                (void) close_fd(fd);
+        r = open_listing(parent, name, &d);
+        if (r < 0)
                 return r;
-        }
         for (;;) {
                 bool removed = false;
-                int r;
 
                 r = remove_entries(d, depth + 1, left, &removed);
                 if (r < 0)

@@ -43,6 +43,10 @@ int path_open_in_root_walk(int rootfd, const char *path, int flags, mode_t mode)
  * was made. */
 int path_make_directories_in_root(int rootfd, const char *path, mode_t mode, unsigned *ret_created);
 
+/* The names in a directory that wanted() says yes to, in byte order, never "." and ".."; *ret is owned. dirfd
+ * may be O_PATH and keeps its offset. -E2BIG where there are more than max. */
+int path_list_directory(int dirfd, bool (*wanted)(const char *name), size_t max, char ***ret);
+
 /* Removes a file or a tree below dirfd, never following links, at most max entries in all (-E2BIG past it).
  * -ENOENT where there is none. */
 int path_remove_tree(int dirfd, const char *name, uint64_t max);

@@ -1,7 +1,6 @@
 /* What the configuration's keys mean: a table for each section, whose entries fill a struct of defaults. */
 #include "daemon/config.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
@@ -298,52 +297,11 @@ int manager_config_load(int dirfd, ManagerConfig *c, ConfigFault *ret_fault)
         return 0;
 }
 
-static int compare_names(const void *a, const void *b)
+static bool is_dropin(const char *name)
 {
-        return strcmp(*(char *const *) a, *(char *const *) b);
-}
+        size_t n = strlen(name), suffix = strlen(".conf");
 
-/* The names of drop-ins, in the order in which they apply. Takes fd. */
-static int list_dropins(int fd, const char *path, ConfigFault *fault, char ***ret)
-{
-        _cleanup_strv_ char **names = NULL;
-        DIR *d;
-        int r = 0;
-
-        d = fdopendir(fd);
-        if (!d) {
-                r = -errno;
-                (void) close_fd(fd);
-                return r;
-        }
-        while (r >= 0) {
-                struct dirent *entry;
-                size_t n;
-
-                errno = 0;
-                entry = readdir(d);
-                if (!entry) {
-                        if (errno != 0)
-                                r = fault_errno(fault, path, -errno, "it cannot be listed");
-                        break;
-                }
-                n = strlen(entry->d_name);
-                if (entry->d_name[0] == '.' || n <= strlen(".conf") ||
-                    !streq(entry->d_name + n - strlen(".conf"), ".conf"))
-                        continue;
-                if (strv_length(names) >= CONFIG_DROPINS_MAX)
-                        r = config_fault_set(fault, path, 0, "it holds more than %u files",
-                                             CONFIG_DROPINS_MAX);
-                else
-                        r = strv_append(&names, entry->d_name);
-        }
-        (void) closedir(d);
-        if (r < 0)
-                return r;
-        if (names)
-                qsort(names, strv_length(names), sizeof(*names), compare_names);
-        *ret = TAKE_PTR(names);
-        return 0;
+        return name[0] != '.' && n > suffix && streq(name + n - suffix, ".conf");
 }
 
 /* caches is the directory's descriptor; path that of NAME.conf, for faults. */
@@ -352,7 +310,7 @@ static int read_dropins(int caches, const char *name, const char *path, ConfigTa
         _cleanup_free_ char *directory_name = NULL, *directory = NULL;
         _cleanup_close_ int fd = -EBADF;
         _cleanup_strv_ char **names = NULL;
-        int listing, r;
+        int r;
 
         r = text_format(&directory_name, "%s.conf.d", name);
         if (r >= 0)
@@ -362,12 +320,14 @@ static int read_dropins(int caches, const char *name, const char *path, ConfigTa
         fd = open_directory(caches, directory_name, directory, target->fault);
         if (fd < 0)
                 return fd == -ENOENT ? 0 : fd;
-        listing = fd_reopen(fd, O_RDONLY | O_DIRECTORY);
-        if (listing < 0)
-                return listing;
-        r = list_dropins(listing, directory, target->fault, &names);
-        if (r < 0)
+        r = path_list_directory(fd, is_dropin, CONFIG_DROPINS_MAX, &names);
+        if (r == -ENOMEM)
                 return r;
+        if (r == -E2BIG)
+                return config_fault_set(target->fault, directory, 0, "it holds more than %u files",
+                                        CONFIG_DROPINS_MAX);
+        if (r < 0)
+                return fault_errno(target->fault, directory, r, "it cannot be listed");
         for (char **n = names; n && *n; n++) {
                 _cleanup_free_ char *file = NULL;
 

@@ -3,7 +3,6 @@
  * acceptable. */
 #include "daemon/registry.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -374,43 +373,11 @@ static int load_file(int dirfd, const char *file, EntryList *list, size_t *damag
         return r;
 }
 
-/* The directory's names first, since renaming while it is read may show a file twice or not at all. */
-static int list_names(int dirfd, char ***ret)
+static bool is_entry(const char *file)
 {
-        _cleanup_strv_ char **names = NULL;
-        DIR *d;
-        int fd, r;
+        char name[CACHE_NAME_MAX + 1];
 
-        fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        d = fdopendir(fd);
-        if (!d) {
-                r = -errno;
-                (void) close_fd(fd);
-                return r;
-        }
-        for (size_t n = 0;;) {
-                char name[CACHE_NAME_MAX + 1];
-                struct dirent *entry;
-
-                errno = 0;
-                entry = readdir(d);
-                if (!entry) {
-                        r = -errno;
-                        break;
-                }
-                if (!entry_name(entry->d_name, name))
-                        continue;
-                r = ++n > REGISTRY_ENTRIES_MAX ? -E2BIG : strv_append(&names, entry->d_name);
-                if (r < 0)
-                        break;
-        }
-        (void) closedir(d);
-        if (r < 0)
-                return r;
-        *ret = TAKE_PTR(names);
-        return 0;
+        return entry_name(file, name);
 }
 
 int registry_load(int dirfd, RegistryEntry ***ret, size_t *ret_n, size_t *ret_damaged)
@@ -420,7 +387,8 @@ int registry_load(int dirfd, RegistryEntry ***ret, size_t *ret_n, size_t *ret_da
         size_t damaged = 0;
         int r;
 
-        r = list_names(dirfd, &names);
+        /* All names first, since renaming while a directory is read may show a file twice or not at all. */
+        r = path_list_directory(dirfd, is_entry, REGISTRY_ENTRIES_MAX, &names);
         if (r < 0)
                 return r;
         for (char **name = names; name && *name; name++) {

@@ -552,6 +552,39 @@ static void test_make_directories(_unused_ void **state)
         assert_int_equal(fstatat(s.fd, "missing", &st, 0), -1);
 }
 
+static bool is_text(const char *name)
+{
+        return strstr(name, ".txt") != NULL;
+}
+
+static void test_list_directory(_unused_ void **state)
+{
+        static const char *const files[] = {"b.txt", "a.txt", ".c.txt", "other", "\xff.txt"};
+        static const char *const expected[] = {".c.txt", "a.txt", "b.txt", "\xff.txt", NULL};
+        _cleanup_scratch_ Scratch s = {.fd = -EBADF};
+        _cleanup_strv_ char **names = NULL, **none = NULL;
+        _cleanup_close_ int path_fd = -EBADF;
+
+        scratch_make(&s);
+        for (size_t i = 0; i < ELEMENTSOF(files); i++)
+                scratch_write(&s, files[i], "");
+        path_fd = openat(s.fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_true(path_fd >= 0);
+        assert_int_equal(path_list_directory(path_fd, is_text, 3, &names), -E2BIG);
+        assert_int_equal(path_list_directory(path_fd, is_text, 4, &names), 0);
+        assert_true(strv_equal(names, (char *const *) expected));
+
+        assert_int_equal(mkdirat(s.fd, "empty", 0700), 0);
+        (void) close(path_fd);
+        path_fd = openat(s.fd, "empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(path_list_directory(path_fd, is_text, 0, &none), 0);
+        assert_non_null(none);
+        assert_null(none[0]);
+        (void) close(path_fd);
+        path_fd = openat(s.fd, "other", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(path_list_directory(path_fd, is_text, 1, &none), -ENOTDIR);
+}
+
 static void test_remove_tree(_unused_ void **state)
 {
         _cleanup_scratch_ Scratch s = {.fd = -EBADF}, outside = {.fd = -EBADF};
@@ -602,6 +635,7 @@ int main(void)
                 cmocka_unit_test(test_protected_link),
                 cmocka_unit_test(test_falls_back),
                 cmocka_unit_test(test_make_directories),
+                cmocka_unit_test(test_list_directory),
                 cmocka_unit_test(test_remove_tree),
         };
 
