@@ -18,6 +18,9 @@
 #define DEPTH_MAX     64U
 /* v1 says "no limit" with the largest page count times the page size; nothing real is near it. */
 #define V1_LIMIT_IS_MAX (UINT64_C(1) << 62)
+/* Fractions are applied in billionths, in integers, so that the same snapshot gives the same budget
+ * everywhere. */
+#define FRACTION_UNIT 1000000000U
 
 typedef enum CgroupVersion {
         CGROUP_V1,
@@ -490,4 +493,19 @@ uint64_t memory_effective_available(const MemorySnapshot *s, const char **ret_li
         if (ret_limit)
                 *ret_limit = limit;
         return available;
+}
+
+uint64_t memory_budget(uint64_t available, double fraction, uint64_t reserve)
+{
+        uint64_t part;
+
+        /* Written so that it refuses what is not a number too. */
+        if (!(fraction > 0))
+                return 0;
+        if (fraction >= 1)
+                part = available;
+        else
+                part = (uint64_t) ((unsigned __int128) available *
+                                   (uint64_t) (fraction * FRACTION_UNIT + 0.5) / FRACTION_UNIT);
+        return part > reserve ? part - reserve : 0;
 }

@@ -33,3 +33,6 @@ void memory_snapshot_done(MemorySnapshot *s);
 /* The least of available and each limit's headroom: limit - (current - reclaimable), never below 0.
  * *ret_limit is "MemAvailable" or the path of the binding cgroup, and belongs to the snapshot. */
 uint64_t memory_effective_available(const MemorySnapshot *s, const char **ret_limit);
+/* How much of what is available may be used: the fraction of it, less the reserve, never below 0. A fraction
+ * that is not positive gives nothing, one of 1 or more everything. */
+uint64_t memory_budget(uint64_t available, double fraction, uint64_t reserve);

@@ -11,11 +11,7 @@
 #include "ctl/connection.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
-
-/* The manager's own defaults and its limit of files, so that the preview says what a start would. */
-#define MEMORY_FRACTION 0.90
-#define MEMORY_RESERVE  MIB(256)
-#define FILES_MAX       1000000U
+#include "wire/defaults.h"
 
 typedef struct Inspection {
         const Selection *selection;
@@ -54,8 +50,8 @@ static int print_json(const Inspection *n)
             json_add_size(o, "totalBytes", n->memory->total) < 0 ||
             json_add_size(o, "availableBytes", n->available) < 0 ||
             json_add_string(o, "limit", n->limit) < 0 ||
-            json_add_double(o, "memoryFraction", MEMORY_FRACTION) < 0 ||
-            json_add_size(o, "reserveBytes", MEMORY_RESERVE) < 0 ||
+            json_add_double(o, "memoryFraction", START_MEMORY_FRACTION_DEFAULT) < 0 ||
+            json_add_size(o, "reserveBytes", START_RESERVE_DEFAULT) < 0 ||
             json_add_size(o, "budgetBytes", n->budget) < 0 ||
             json_add_bool(o, "fits", n->selection->bytes <= n->budget) < 0 ||
             json_add(o, "files", TAKE_PTR(files)) < 0)
@@ -65,7 +61,7 @@ static int print_json(const Inspection *n)
 
 static int print_text(const Inspection *n)
 {
-        char bytes[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX], budget[SIZE_TEXT_MAX];
+        char bytes[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX], budget[SIZE_TEXT_MAX], reserve[SIZE_TEXT_MAX];
         const Selection *s = n->selection;
 
         for (size_t i = 0; i < s->n_files; i++) {
@@ -78,8 +74,9 @@ static int print_text(const Inspection *n)
         (void) printf("%12s  in %zu %s\n\n", format_size(bytes, s->bytes), s->n_files,
                       s->n_files == 1 ? "file" : "files");
         (void) printf("%12s  of memory available (%s)\n", format_size(available, n->available), n->limit);
-        (void) printf("%12s  a load may use by default: %.0f%% of it less 256 MiB\n",
-                      format_size(budget, n->budget), MEMORY_FRACTION * 100);
+        (void) printf("%12s  a load may use by default: %.0f%% of it less %s\n",
+                      format_size(budget, n->budget), START_MEMORY_FRACTION_DEFAULT * 100,
+                      format_size(reserve, START_RESERVE_DEFAULT));
         (void) printf("%s\n", s->bytes <= n->budget ? "fits" : "does not fit");
         return output_finish();
 }
@@ -93,7 +90,8 @@ int verb_inspect(const Invocation *i)
         _cleanup_(source_done) Source source = {.root_fd = -EBADF, .fd = -EBADF};
         _cleanup_close_ int root = -EBADF;
         _cleanup_free_ char *path = NULL;
-        SelectionOptions options = {.patterns = a->patterns, .excludes = a->excludes, .max_files = FILES_MAX};
+        SelectionOptions options = {
+                .patterns = a->patterns, .excludes = a->excludes, .max_files = START_FILES_MAX_DEFAULT};
         Inspection n = {.selection = &selection, .memory = &memory};
         int r;
 
@@ -113,7 +111,6 @@ int verb_inspect(const Invocation *i)
                 return output_error("cannot read how much memory is available: %s", strerror(-r));
         n.source = source.path;
         n.available = memory_effective_available(&memory, &n.limit);
-        n.budget = (uint64_t) ((double) n.available * MEMORY_FRACTION);
-        n.budget = n.budget > MEMORY_RESERVE ? n.budget - MEMORY_RESERVE : 0;
+        n.budget = memory_budget(n.available, START_MEMORY_FRACTION_DEFAULT, START_RESERVE_DEFAULT);
         return a->json ? print_json(&n) : print_text(&n);
 }

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "wire/defaults.h"
 
 #define OPT(n, k, field, arg, ...)                                                                           \
         {                                                                                                    \
@@ -46,9 +47,10 @@ const OptionSpec global_options[] = {
                 OPT("log-file", OPTION_PATH, log_file, "PATH",                                               \
                     .help = "File for this cache's events (default: BASE/logs/NAME.log)"),                   \
                 OPT_SELECTION,                                                                               \
-                OPT("workers", OPTION_NUMBER, workers, "N", .min = 1, .max = 256,                            \
+                OPT("workers", OPTION_NUMBER, workers, "N", .min = 1, .max = START_WORKERS_MAX,              \
                     .help = "Copying threads (default: chosen for the machine)"),                            \
-                OPT("chunk-size", OPTION_NUMBER, chunk_size, "BYTES", .min = 4096, .max = GIB(1),            \
+                OPT("chunk-size", OPTION_NUMBER, chunk_size, "BYTES", .min = START_CHUNK_SIZE_MIN,           \
+                    .max = START_CHUNK_SIZE_MAX,                                                             \
                     .help = "What a copying thread takes at a time (default: 67108864)"),                    \
                 OPT("max-memory-fraction", OPTION_FRACTION, max_memory_fraction, "FRACTION",                 \
                     .help = "Part of the available memory that a load may use (default: 0.90)"),             \
@@ -113,8 +115,8 @@ static const OptionSpec bench_options[] = {
         OPT("repeat", OPTION_NUMBER, repeat, "N", .min = 1, .max = 1000,
             .help = "Number of runs (default: 3)"),
         OPT_SELECTION,
-        OPT("chunk-size", OPTION_NUMBER, chunk_size, "BYTES", .min = 4096, .max = GIB(1),
-            .help = "Bytes of one read (default: 67108864)"),
+        OPT("chunk-size", OPTION_NUMBER, chunk_size, "BYTES", .min = START_CHUNK_SIZE_MIN,
+            .max = START_CHUNK_SIZE_MAX, .help = "Bytes of one read (default: 67108864)"),
         OPT_JSON,
         END,
 };

@@ -1,28 +1,8 @@
 /* The accountant. Everything saturates: a sum that doesn't fit 64 bits is too much, never little. */
 #include "daemon/admission.h"
 
-#include <math.h>
-
 #include "base/size.h"
 #include "base/text.h"
-
-/* Fractions are applied in billionths, in integers, so that the same snapshot gives the same budget
- * everywhere. */
-#define FRACTION_UNIT 1000000000U
-
-uint64_t admission_budget(uint64_t available, double fraction, uint64_t reserve)
-{
-        uint64_t part;
-
-        if (isnan(fraction) || fraction <= 0)
-                return 0;
-        if (fraction >= 1)
-                part = available;
-        else
-                part = (uint64_t) ((unsigned __int128) available *
-                                   (uint64_t) llround(fraction * FRACTION_UNIT) / FRACTION_UNIT);
-        return part > reserve ? part - reserve : 0;
-}
 
 static uint64_t admission_required(const AdmissionRequest *request)
 {
@@ -39,8 +19,7 @@ void admission_decide(const AdmissionRequest *request, const MemorySnapshot *sna
         effective = memory_effective_available(snapshot, &d.limit);
         d.available_bytes = effective > state->outstanding_bytes ? effective - state->outstanding_bytes : 0;
         d.required_bytes = admission_required(request);
-        d.budget_bytes =
-                admission_budget(d.available_bytes, request->memory_fraction, request->reserve_bytes);
+        d.budget_bytes = memory_budget(d.available_bytes, request->memory_fraction, request->reserve_bytes);
 
         counted = add_saturating(add_saturating(state->resident_bytes, state->reserved_bytes),
                                  d.required_bytes);

@@ -43,8 +43,6 @@ typedef struct AdmissionDecision {
 
 void admission_decide(const AdmissionRequest *request, const MemorySnapshot *snapshot,
                       const AdmissionState *state, AdmissionDecision *ret);
-/* The budget alone, as inspect shows it: fraction of available, less the reserve; never below 0. */
-uint64_t admission_budget(uint64_t available, double fraction, uint64_t reserve);
 /* What the verdict means, with figures and the remedy; *ret is owned. */
 int admission_explain(const AdmissionDecision *d, const AdmissionRequest *request,
                       const AdmissionState *state, const char *name, char **ret);

@@ -82,8 +82,8 @@ static int take_numbers(const ManagerStartParameters *p, CacheSettings *s, const
         uint64_t workers = 0, mode = s->mode;
         int r;
 
-        if ((r = take_number("workers", p->workers, 1, SETTINGS_WORKERS_MAX, &workers, ret_field)) < 0 ||
-            (r = take_number("chunkSize", p->chunk_size, SETTINGS_CHUNK_SIZE_MIN, SETTINGS_CHUNK_SIZE_MAX,
+        if ((r = take_number("workers", p->workers, 1, START_WORKERS_MAX, &workers, ret_field)) < 0 ||
+            (r = take_number("chunkSize", p->chunk_size, START_CHUNK_SIZE_MIN, START_CHUNK_SIZE_MAX,
                              &s->chunk_size, ret_field)) < 0 ||
             (r = take_number("maxMemoryBytes", p->max_memory_bytes, 0, INT64_MAX, &s->max_memory_bytes,
                              ret_field)) < 0 ||

@@ -16,10 +16,10 @@ int cache_settings_new(const char *name, CacheSettings **ret)
         if (!s)
                 return -ENOMEM;
         *s = (CacheSettings){
-                .chunk_size = SETTINGS_CHUNK_SIZE_DEFAULT,
-                .memory_fraction = SETTINGS_MEMORY_FRACTION_DEFAULT,
+                .chunk_size = START_CHUNK_SIZE_DEFAULT,
+                .memory_fraction = START_MEMORY_FRACTION_DEFAULT,
                 .max_memory_bytes = UINT64_MAX,
-                .reserve_bytes = SETTINGS_RESERVE_DEFAULT,
+                .reserve_bytes = START_RESERVE_DEFAULT,
                 .max_resident_bytes = UINT64_MAX,
                 .idle_ttl = USEC_INFINITY,
                 .mode = 0400,

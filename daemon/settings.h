@@ -7,13 +7,7 @@
 #include <sys/types.h>
 
 #include "base/cleanup.h"
-
-#define SETTINGS_CHUNK_SIZE_DEFAULT      MIB(64)
-#define SETTINGS_CHUNK_SIZE_MIN          KIB(4)
-#define SETTINGS_CHUNK_SIZE_MAX          GIB(1)
-#define SETTINGS_WORKERS_MAX             256U
-#define SETTINGS_RESERVE_DEFAULT         MIB(256)
-#define SETTINGS_MEMORY_FRACTION_DEFAULT 0.90
+#include "wire/defaults.h"
 
 typedef struct CacheSettings {
         char *name;

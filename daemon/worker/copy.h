@@ -7,8 +7,9 @@
 #include "daemon/worker/layout.h"
 #include "daemon/worker/resident.h"
 #include "daemon/worker/transfer.h"
+#include "wire/defaults.h"
 
-#define COPY_THREADS_MAX 256U
+#define COPY_THREADS_MAX START_WORKERS_MAX
 
 typedef struct CopyOptions {
         unsigned threads;    /* at least 1: copy_threads_choose() */

@@ -6,10 +6,7 @@
 
 #include "base/path.h"
 #include "base/text.h"
-
-#define JOB_WORKERS_MAX    256U
-#define JOB_CHUNK_SIZE_MIN KIB(4)
-#define JOB_CHUNK_SIZE_MAX GIB(1)
+#include "wire/defaults.h"
 
 typedef enum JobFields {
         FIELD_SOURCE = 1 << 0, /* source and everything that says how to load it */
@@ -149,11 +146,12 @@ static int job_parse_source(struct json_object *o, Job *j, Failure *f)
         r = job_get_strv(o, "excludes", &j->excludes, f);
         if (r < 0)
                 return r;
-        r = job_get_number(o, "workers", true, 0, JOB_WORKERS_MAX, &workers, f);
+        r = job_get_number(o, "workers", true, 0, START_WORKERS_MAX, &workers, f);
         if (r < 0)
                 return r;
         j->workers = (unsigned) workers;
-        r = job_get_number(o, "chunkSize", true, JOB_CHUNK_SIZE_MIN, JOB_CHUNK_SIZE_MAX, &j->chunk_size, f);
+        r = job_get_number(o, "chunkSize", true, START_CHUNK_SIZE_MIN, START_CHUNK_SIZE_MAX, &j->chunk_size,
+                           f);
         if (r < 0)
                 return r;
         r = job_get_number(o, "maxFiles", true, 1, UINT32_MAX, &j->max_files, f);

@@ -192,25 +192,6 @@ static void test_table(void **state)
         }
 }
 
-static void test_budget(void **state)
-{
-        /* In integers: 0.7 as double is less than 7/10, and all of 64 bits stay exact. */
-        assert_int_equal(admission_budget(10, 0.7, 0), 7);
-        assert_int_equal(admission_budget(1000, 0.9, 0), 900);
-        assert_int_equal(admission_budget(3, 0.5, 0), 1);
-        assert_int_equal(admission_budget(UINT64_MAX, 1.0, 0), UINT64_MAX);
-        assert_int_equal(admission_budget(UINT64_MAX, 0.5, 0), UINT64_MAX / 2);
-        assert_int_equal(admission_budget(UINT64_MAX, 0.9999999999, 0), UINT64_MAX);
-        assert_int_equal(admission_budget(100, 0.9, 89), 1);
-        assert_int_equal(admission_budget(100, 0.9, 90), 0);
-        assert_int_equal(admission_budget(100, 0.9, UINT64_MAX), 0);
-        assert_int_equal(admission_budget(0, 0.9, 0), 0);
-        assert_int_equal(admission_budget(100, -0.5, 0), 0);
-        assert_int_equal(admission_budget(100, NAN, 0), 0);
-        assert_int_equal(admission_budget(100, INFINITY, 0), 100);
-        assert_int_equal(admission_budget(100, -INFINITY, 0), 0);
-}
-
 /* xorshift64 (Marsaglia, "Xorshift RNGs", 2003): the same rounds in each run. */
 static uint64_t next(uint64_t *x)
 {
@@ -307,7 +288,6 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_table),
-                cmocka_unit_test(test_budget),
                 cmocka_unit_test(test_never_more_than_there_is),
                 cmocka_unit_test(test_explain),
         };

@@ -162,10 +162,10 @@ static void test_cache_resets(void **state)
         assert_string_equal(s->patterns[0], "y");
         assert_null(s->excludes);
         assert_int_equal(s->workers, 0);
-        assert_int_equal(s->chunk_size, SETTINGS_CHUNK_SIZE_DEFAULT);
-        assert_true(s->memory_fraction == SETTINGS_MEMORY_FRACTION_DEFAULT);
+        assert_int_equal(s->chunk_size, START_CHUNK_SIZE_DEFAULT);
+        assert_true(s->memory_fraction == START_MEMORY_FRACTION_DEFAULT);
         assert_int_equal(s->max_memory_bytes, UINT64_MAX);
-        assert_int_equal(s->reserve_bytes, SETTINGS_RESERVE_DEFAULT);
+        assert_int_equal(s->reserve_bytes, START_RESERVE_DEFAULT);
         assert_int_equal(s->idle_ttl, USEC_INFINITY);
         assert_int_equal(s->max_resident_bytes, UINT64_MAX);
         assert_false(s->force);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -394,6 +395,25 @@ static void test_real_v1(void **state)
         assert_true(found);
 }
 
+static void test_budget(void **state)
+{
+        /* In integers: 0.7 as double is less than 7/10, and all of 64 bits stay exact. */
+        assert_int_equal(memory_budget(10, 0.7, 0), 7);
+        assert_int_equal(memory_budget(1000, 0.9, 0), 900);
+        assert_int_equal(memory_budget(3, 0.5, 0), 1);
+        assert_int_equal(memory_budget(UINT64_MAX, 1.0, 0), UINT64_MAX);
+        assert_int_equal(memory_budget(UINT64_MAX, 0.5, 0), UINT64_MAX / 2);
+        assert_int_equal(memory_budget(UINT64_MAX, 0.9999999999, 0), UINT64_MAX);
+        assert_int_equal(memory_budget(100, 0.9, 89), 1);
+        assert_int_equal(memory_budget(100, 0.9, 90), 0);
+        assert_int_equal(memory_budget(100, 0.9, UINT64_MAX), 0);
+        assert_int_equal(memory_budget(0, 0.9, 0), 0);
+        assert_int_equal(memory_budget(100, -0.5, 0), 0);
+        assert_int_equal(memory_budget(100, NAN, 0), 0);
+        assert_int_equal(memory_budget(100, INFINITY, 0), 100);
+        assert_int_equal(memory_budget(100, -INFINITY, 0), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -415,6 +435,7 @@ int main(void)
                 TEST(test_hostile_groups),
                 TEST(test_real),
                 TEST(test_real_v1),
+                cmocka_unit_test(test_budget),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

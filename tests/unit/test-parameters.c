@@ -37,7 +37,7 @@ static void defaults(void **state)
         assert_null(s->patterns);
         assert_null(s->excludes);
         assert_int_equal(s->workers, 0);
-        assert_int_equal(s->chunk_size, SETTINGS_CHUNK_SIZE_DEFAULT);
+        assert_int_equal(s->chunk_size, START_CHUNK_SIZE_DEFAULT);
         assert_true(s->max_memory_bytes == UINT64_MAX);
         assert_true(s->max_resident_bytes == UINT64_MAX);
         assert_true(s->idle_ttl == USEC_INFINITY);
