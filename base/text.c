@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* The longest word that text_distance() compares. */
+#define WORD_MAX 64U
+
 /* The ranges are those of table 3-7 of the Unicode standard, which rule out overlong forms, surrogates and
  * more than U+10FFFF. */
 size_t utf8_character(const char *text, size_t n)
@@ -283,6 +286,37 @@ const char *startswith(const char *s, const char *prefix)
         size_t n = strlen(prefix);
 
         return strncmp(s, prefix, n) == 0 ? s + n : NULL;
+}
+
+static char lower(char c)
+{
+        return (char) (c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+}
+
+/* Levenshtein's distance in which an exchange counts once (optimal string alignment): the usual table, of
+ * which three rows are kept. */
+size_t text_distance(const char *a, const char *b)
+{
+        size_t rows[3][WORD_MAX + 1], n = strlen(a), m = strlen(b);
+
+        if (n > WORD_MAX || m > WORD_MAX)
+                return SIZE_MAX;
+        for (size_t j = 0; j <= m; j++)
+                rows[0][j] = j;
+        for (size_t i = 1; i <= n; i++) {
+                size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
+
+                row[0] = i;
+                for (size_t j = 1; j <= m; j++) {
+                        bool same = lower(a[i - 1]) == lower(b[j - 1]);
+
+                        row[j] = MIN2(MIN2(above[j], row[j - 1]) + 1, above[j - 1] + !same);
+                        if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                            lower(a[i - 2]) == lower(b[j - 1]))
+                                row[j] = MIN2(row[j], second[j - 2] + 1);
+                }
+        }
+        return rows[n % 3][m];
 }
 
 int text_vformat(char **ret, const char *format, va_list ap)

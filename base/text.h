@@ -44,6 +44,11 @@ static inline bool streq(const char *a, const char *b)
 bool streq_ptr(const char *a, const char *b);
 const char *startswith(const char *s, const char *prefix);
 
+/* How many insertions, deletions, replacements and exchanges of two neighbours lead from one word to the
+ * other, the case of ASCII letters ignored: for telling what was probably meant. SIZE_MAX for what is too
+ * long to be a word. */
+size_t text_distance(const char *a, const char *b);
+
 /* asprintf that returns 0 or -ENOMEM and always sets *ret on success; replaces (frees) an old *ret. */
 int text_format(char **ret, const char *format, ...) _printf_(2, 3);
 int text_vformat(char **ret, const char *format, va_list ap) _printf_(2, 0);

@@ -7,7 +7,8 @@
 #include "base/text.h"
 #include "ctl/verb.h"
 
-#define WORD_MAX 64U
+/* More options than any verb has. */
+#define OPTIONS_MAX 64U
 
 void arguments_done(Arguments *a)
 {
@@ -26,29 +27,6 @@ void arguments_done(Arguments *a)
         *a = (Arguments){0};
 }
 
-/* Levenshtein's distance, in which two exchanged letters count once (optimal string alignment), with three
- * rows. Words longer than WORD_MAX are never near. */
-static size_t edit_distance(const char *a, const char *b)
-{
-        size_t rows[3][WORD_MAX + 1], n = strlen(a), m = strlen(b);
-
-        if (n > WORD_MAX || m > WORD_MAX)
-                return SIZE_MAX;
-        for (size_t j = 0; j <= m; j++)
-                rows[0][j] = j;
-        for (size_t i = 1; i <= n; i++) {
-                size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
-
-                row[0] = i;
-                for (size_t j = 1; j <= m; j++) {
-                        row[j] = MIN2(MIN2(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
-                        if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                                row[j] = MIN2(row[j], second[j - 2] + 1);
-                }
-        }
-        return rows[n % 3][m];
-}
-
 const char *closest_word(const char *word, const char *const *candidates, size_t n)
 {
         const char *best = NULL;
@@ -57,7 +35,7 @@ const char *closest_word(const char *word, const char *const *candidates, size_t
                 MIN2(MAX2((size_t) 2, strlen(word) / 3), MAX2(strlen(word), (size_t) 1) - 1) + 1;
 
         for (size_t i = 0; i < n; i++) {
-                size_t d = edit_distance(word, candidates[i]);
+                size_t d = text_distance(word, candidates[i]);
 
                 /* A word begun and not ended is near, however much is missing. */
                 if (strlen(word) >= 3 && startswith(candidates[i], word))
@@ -73,7 +51,7 @@ const char *closest_word(const char *word, const char *const *candidates, size_t
 static int unknown_option(const struct Verb *verb, const char *given, size_t n, char **ret_error)
 {
         const OptionSpec *tables[] = {verb ? verb->options : NULL, global_options};
-        const char *names[WORD_MAX], *near;
+        const char *names[OPTIONS_MAX], *near;
         _cleanup_free_ char *word = strndup(given, n);
         size_t n_names = 0;
         int r;

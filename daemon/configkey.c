@@ -2,7 +2,6 @@
  * defaults. */
 #include "daemon/configkey.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/types.h>
@@ -17,7 +16,6 @@
 /* Keys further away than this many changes aren't what was meant. */
 #define SUGGEST_DISTANCE_MAX 4U
 #define SUGGESTIONS_MAX      3U
-#define KEY_LENGTH_MAX       64U
 
 static bool in_range(const ConfigKey *key, uint64_t v)
 {
@@ -241,31 +239,6 @@ const ConfigKey *config_key_find(const ConfigKey *keys, const char *name)
         return NULL;
 }
 
-/* How many insertions, deletions and replacements lead from a to b, letter case ignored (Levenshtein; the
- * usual table kept as one row). SIZE_MAX for what is too long to be meant. */
-static size_t distance(const char *a, const char *b)
-{
-        size_t row[KEY_LENGTH_MAX + 1], na = strlen(a), nb = strlen(b);
-
-        if (na > KEY_LENGTH_MAX || nb > KEY_LENGTH_MAX)
-                return SIZE_MAX;
-        for (size_t j = 0; j <= nb; j++)
-                row[j] = j;
-        for (size_t i = 1; i <= na; i++) {
-                size_t diagonal = row[0];
-
-                row[0] = i;
-                for (size_t j = 1; j <= nb; j++) {
-                        size_t above = row[j];
-                        bool same = tolower((unsigned char) a[i - 1]) == tolower((unsigned char) b[j - 1]);
-
-                        row[j] = MIN2(MIN2(above, row[j - 1]) + 1, diagonal + (same ? 0 : 1));
-                        diagonal = above;
-                }
-        }
-        return row[nb];
-}
-
 static int append_name(char **text, const char *separator, const char *name)
 {
         return text_format(text, "%s%s'%s='", *text ?: "", *text ? separator : "", name);
@@ -281,7 +254,7 @@ int config_key_suggest(const ConfigKey *keys, const char *name, char **ret)
          * of half the key makes another one of it. */
         for (size_t d = 0; d <= farthest; d++)
                 for (const ConfigKey *k = keys; k->name && found < SUGGESTIONS_MAX; k++) {
-                        if (distance(name, k->name) != d || d * 2 > strlen(k->name))
+                        if (text_distance(name, k->name) != d || d * 2 > strlen(k->name))
                                 continue;
                         r = append_name(&names, " or ", k->name);
                         if (r < 0)

@@ -193,6 +193,22 @@ static void test_format(_unused_ void **state)
         assert_string_equal(text, "a-1+a-1");
 }
 
+static void test_distance(_unused_ void **state)
+{
+        char long_word[128];
+
+        assert_int_equal(text_distance("", ""), 0);
+        assert_int_equal(text_distance("source", "Source"), 0);
+        assert_int_equal(text_distance("", "abc"), 3);
+        assert_int_equal(text_distance("kitten", "sitting"), 3);
+        assert_int_equal(text_distance("patern", "pattern"), 1);
+        assert_int_equal(text_distance("stauts", "status"), 1);
+        assert_int_equal(text_distance("ca", "abc"), 3);
+        memset(long_word, 'x', sizeof(long_word) - 1);
+        long_word[sizeof(long_word) - 1] = '\0';
+        assert_true(text_distance(long_word, "x") == SIZE_MAX);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -206,6 +222,7 @@ int main(void)
                 cmocka_unit_test(test_strv),
                 cmocka_unit_test(test_compare),
                 cmocka_unit_test(test_format),
+                cmocka_unit_test(test_distance),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
