@@ -389,7 +389,7 @@ static int attach_run(Attach *a)
 int verb_attach(const Invocation *i)
 {
         const int watched[] = {SIGTERM, SIGINT};
-        Attach a __attribute__((cleanup(attach_done))) = {
+        _cleanup_(attach_done) Attach a = {
                 .invocation = i,
                 .name = i->arguments->name,
                 .signal_fd = -EBADF,

@@ -81,6 +81,13 @@ void help_verb(FILE *f, const Verb *v)
         print_options(f, global_options);
 }
 
+int help_refer(const Invocation *i, const char *message)
+{
+        output_note("%s: %s; see '%s %s --help'", i->verb->name, message, program_invocation_short_name,
+                    i->verb->name);
+        return EXIT_USAGE;
+}
+
 int verb_help(const Invocation *i)
 {
         const char *name = i->arguments->positional ? i->arguments->positional[0] : NULL;

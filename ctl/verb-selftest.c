@@ -317,8 +317,7 @@ static void end_manager(Selftest *s)
 
 int verb_selftest(const Invocation *i)
 {
-        Selftest s
-                __attribute__((cleanup(selftest_done))) = {.invocation = i, .manager = EMBEDDED_MANAGER_INIT};
+        _cleanup_(selftest_done) Selftest s = {.invocation = i, .manager = EMBEDDED_MANAGER_INIT};
         char span[TIMESPAN_TEXT_MAX];
         usec_t began = now_monotonic();
         int r;

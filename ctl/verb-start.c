@@ -10,6 +10,7 @@
 #include "ctl/cache-text.h"
 #include "ctl/connection.h"
 #include "ctl/embedded.h"
+#include "ctl/help.h"
 #include "ctl/output.h"
 #include "ctl/progress.h"
 #include "ctl/request.h"
@@ -18,13 +19,6 @@
 #include "lib/endpoint.h"
 
 #define WAIT_TIMEOUT_DEFAULT (600 * USEC_PER_SEC)
-
-static int usage(const Invocation *i, const char *message)
-{
-        output_note("%s: %s; see '%s %s --help'", i->verb->name, message, program_invocation_short_name,
-                    i->verb->name);
-        return EXIT_USAGE;
-}
 
 /* Connects; in the user's own scope a manager is started where none is. 0 or the exit code. */
 static int start_connect(const Target *t, usec_t deadline, VarlinkClient **ret)
@@ -167,7 +161,7 @@ int verb_start(const Invocation *i)
         int r;
 
         if (!a->name)
-                return usage(i, "--name NAME is missing");
+                return help_refer(i, "--name NAME is missing");
         r = verb_targets(i, TARGET_MAKES, &targets);
         if (r != 0)
                 return r;
@@ -175,7 +169,7 @@ int verb_start(const Invocation *i)
         if (r < 0)
                 return output_error("cannot make '%s' an absolute path: %s", a->positional[0], strerror(-r));
         if (!source && targets.items[0].scope != TARGET_SYSTEM)
-                return usage(i, "MODEL_DIR is missing");
+                return help_refer(i, "MODEL_DIR is missing");
         r = start_request_new(a, source, !a->no_wait, &parameters);
         if (r < 0)
                 return output_error("cannot build the request: %s", strerror(-r));

@@ -17,20 +17,27 @@ static int protocol_error(void)
         return output_error("the manager's reply lacks what was asked for: it may be of another version");
 }
 
-int verb_status(const Invocation *i)
+/* What a manager says of the cache that was named. 0 or the exit code. */
+static int ask(const Invocation *i, const char *method, VarlinkReply *ret)
 {
         const Arguments *a = i->arguments;
+
+        return reading_call(i, method, name_parameters(a->name), false,
+                            timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, NULL, ret);
+}
+
+int verb_status(const Invocation *i)
+{
         _cleanup_varlink_reply_ VarlinkReply reply = {0};
         struct json_object *cache = NULL;
         int r;
 
-        r = reading_call(i, MANAGER ".Status", name_parameters(a->name), false,
-                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, NULL, &reply);
+        r = ask(i, MANAGER ".Status", &reply);
         if (r != 0)
                 return r;
         if (json_get_object(reply.parameters, "cache", &cache) < 0)
                 return protocol_error();
-        if (a->json)
+        if (i->arguments->json)
                 return output_json(cache);
         cache_print(stdout, cache);
         return output_finish();
@@ -38,13 +45,11 @@ int verb_status(const Invocation *i)
 
 int verb_view(const Invocation *i)
 {
-        const Arguments *a = i->arguments;
         _cleanup_varlink_reply_ VarlinkReply reply = {0};
         _cleanup_free_ char *path = NULL;
         int r;
 
-        r = reading_call(i, MANAGER ".View", name_parameters(a->name), false,
-                         timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, NULL, NULL, &reply);
+        r = ask(i, MANAGER ".View", &reply);
         if (r != 0)
                 return r;
         if (json_get_path(reply.parameters, "view", &path) < 0)

@@ -7,18 +7,12 @@
 #include "base/text.h"
 #include "ctl/cache-text.h"
 #include "ctl/connection.h"
+#include "ctl/help.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
 #include "lib/endpoint.h"
 
 #define TIMEOUT_DEFAULT (5 * USEC_PER_SEC)
-
-static int usage(const Invocation *i, const char *message)
-{
-        output_note("%s: %s; see '%s %s --help'", i->verb->name, message, program_invocation_short_name,
-                    i->verb->name);
-        return EXIT_USAGE;
-}
 
 static struct json_object *stop_parameters(const Arguments *a, const char *name)
 {
@@ -133,9 +127,9 @@ int verb_stop(const Invocation *i)
         int r;
 
         if (!a->name && !a->all)
-                return usage(i, "NAME, the cache's name, or --all is missing");
+                return help_refer(i, "NAME, the cache's name, or --all is missing");
         if (a->name && a->all)
-                return usage(i, "a name and --all cannot be combined");
+                return help_refer(i, "a name and --all cannot be combined");
         r = verb_targets(i, TARGET_CHANGES, &targets);
         if (r != 0)
                 return r;
@@ -197,7 +191,7 @@ int verb_gc(const Invocation *i)
         int r;
 
         if (a->resident && a->cache_root)
-                return usage(i, "--resident and --cache-root cannot be combined");
+                return help_refer(i, "--resident and --cache-root cannot be combined");
         if (!a->resident)
                 return output_error(
                         "disk generations are not available in this version: 'gc --resident' collects "
@@ -226,8 +220,9 @@ int verb_set_quota(const Invocation *i)
         if (!streq(a->positional[0], "none")) {
                 r = parse_size(a->positional[0], &quota);
                 if (r < 0 || quota > INT64_MAX)
-                        return usage(i, "SIZE is a number of bytes, one with a binary suffix such as 32GiB, "
-                                        "or 'none'");
+                        return help_refer(
+                                i, "SIZE is a number of bytes, one with a binary suffix such as 32GiB, "
+                                   "or 'none'");
                 if (!parameters || json_add_size(parameters, "maxResidentBytes", quota) < 0)
                         return output_error("out of memory");
         }
