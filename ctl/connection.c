@@ -68,7 +68,8 @@ static const struct {
         {"patterns", "--pattern", "patterns are not empty, not longer than a path, and not very many"},
         {"excludes", "--exclude", "patterns are not empty, not longer than a path, and not very many"},
         {"owner", "--owner", "it must be a user of this system, by name or number"},
-        {"group", "--group", "it must be a group of this system, by name or number"},
+        {"group", "--group",
+         "it must be a group of this system, by name or number, and one that its owner is in"},
         {"mode", "--mode", "it must be 0400, 0440 or 0444"},
         {"idleTTLUSec", "--idle-ttl", "it must be longer than nothing"},
 };

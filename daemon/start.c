@@ -168,6 +168,31 @@ static int load_settings(const Manager *m, const ManagerStartParameters *p, Cach
         return 0;
 }
 
+/* Naming the default place is asking for the default. */
+static void forget_default(char **path, const char *standard)
+{
+        if (*path && standard && streq(*path, standard))
+                free(TAKE_PTR(*path));
+}
+
+static int normalize_settings(const Manager *m, CacheSettings *s)
+{
+        _cleanup_free_ char *view = NULL, *pid_file = NULL, *log_file = NULL;
+        int r;
+
+        r = runtime_view(m->runtime, s->name, &view);
+        if (r >= 0 && m->policy.scope == SCOPE_USER)
+                r = runtime_pid_file(m->runtime, s->name, &pid_file);
+        if (r >= 0 && m->policy.scope == SCOPE_USER)
+                r = runtime_log_file(m->runtime, s->name, &log_file);
+        if (r < 0)
+                return r;
+        forget_default(&s->view, view);
+        forget_default(&s->pid_file, pid_file);
+        forget_default(&s->log_file, log_file);
+        return 0;
+}
+
 static bool identity_has_group(const Identity *i, gid_t gid)
 {
         if (i->gid == gid)
@@ -205,6 +230,10 @@ static int resolve_group(StartRequest *r, const VarlinkPeer *peer, bool configur
         r->gid_given = true;
         if (identity_has_group(&r->owner, r->gid))
                 return 0;
+        /* Better known now than when the first file is to get it. */
+        if (r->manager->identity.uid != 0)
+                return fault_set(fault, FAULT_INVALID_PARAMETER, "group",
+                                 "this manager's user is not in the group");
         if (!configured && !access_is_privileged(&r->manager->policy, peer))
                 return fault_set(fault, FAULT_PERMISSION_DENIED, NULL, "the caller is not in the group");
         return add_group(&r->owner, r->gid);
@@ -306,6 +335,7 @@ int start_request_new(Manager *m, VarlinkCall *call, const ManagerStartParameter
             (q = find_configured_owner(m, p->name, &r->configured_owner)) < 0 ||
             (q = check_rights(m, peer, p, r->configured_owner, fault)) < 0 ||
             (q = load_settings(m, p, &r->settings, fault)) < 0 ||
+            (q = normalize_settings(m, r->settings)) < 0 ||
             (q = resolve_owner(r, peer, configured, fault)) < 0 || (q = take_root(r, fault)) < 0)
                 return q;
         *ret = TAKE_PTR(r);
