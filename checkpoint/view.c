@@ -60,6 +60,15 @@ static int view_fail(ViewFault *fault, int error, const char *path, const char *
 {
         if (error == -ENOMEM)
                 return error;
+        return view_fault_set(fault, VIEW_FAILED, error, path,
+                              "cannot %s: %m: see to that, or choose another --view", what);
+}
+
+/* The same of a removal, for which there is no other place. */
+static int view_remove_fail(ViewFault *fault, int error, const char *path, const char *what)
+{
+        if (error == -ENOMEM)
+                return error;
         return view_fault_set(fault, VIEW_FAILED, error, path, "cannot %s: %m", what);
 }
 
@@ -586,7 +595,8 @@ int view_remove(int root_fd, const char *name, const char *path, ViewFault *ret_
         if (parent_fd < 0)
                 return parent_fd == -ENOENT || parent_fd == -ENOTDIR
                                ? 0
-                               : view_fail(ret_fault, parent_fd, p.path, "open the directory that it is in");
+                               : view_remove_fail(ret_fault, parent_fd, p.path,
+                                                  "open the directory that it is in");
         /* Nobody is harmed by what can't be removed here; the next publication says so. */
         (void) remove_stale(&p, parent_fd, name, NULL);
 
@@ -598,11 +608,11 @@ int view_remove(int root_fd, const char *name, const char *path, ViewFault *ret_
         /* The marker goes last, so that an interrupted removal can be taken up again. */
         r = view_tree_prune(NULL, fd);
         if (r < 0)
-                return view_fail(ret_fault, r, p.path, "remove its files");
+                return view_remove_fail(ret_fault, r, p.path, "remove its files");
         if (unlinkat(fd, VIEW_MARKER, 0) < 0 && errno != ENOENT)
-                return view_fail(ret_fault, -errno, p.path, "remove its marker " VIEW_MARKER);
+                return view_remove_fail(ret_fault, -errno, p.path, "remove its marker " VIEW_MARKER);
         if (unlinkat(parent_fd, p.name, AT_REMOVEDIR) < 0 && errno != EBUSY && errno != EACCES &&
             errno != EPERM && errno != ENOENT)
-                return view_fail(ret_fault, -errno, p.path, "remove its directory");
+                return view_remove_fail(ret_fault, -errno, p.path, "remove its directory");
         return 1;
 }
