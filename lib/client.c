@@ -149,6 +149,9 @@ static int client_refused(iloader_client *c, const VarlinkReply *reply)
         else if (json_get_string(reply->parameters, "parameter", &message) >= 0)
                 client_fail(c, r, "the manager at %s does not take this value of '%s'", c->socket_path,
                             message);
+        else if (streq(reply->error, "org.varlink.service.PermissionDenied"))
+                client_fail(c, r, "the manager at %s does not allow this to user %u", c->socket_path,
+                            (unsigned) geteuid());
         else
                 client_fail(c, r, "the manager at %s refused: %s", c->socket_path, reply->error);
         c->error_name = strdup(reply->error);
