@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import checkpoint, process, tap  # noqa: E402
-from harness.product import Product, descendants  # noqa: E402
+from harness.product import Product, another_user, descendants  # noqa: E402
 
 
 def shell(p, redirection, *argv):
@@ -173,6 +173,18 @@ def values_that_the_manager_refuses_are_named_by_their_option():
                 p.iloader("start", model, "--name", "qwen", option, value).fails(code, option, *words)
             if os.geteuid() == 0:
                 p.iloader("start", model, "--name", "qwen", "--owner", "nobody").fails(1, "--system")
+
+
+@tap.test
+def a_group_that_is_not_the_callers_is_refused_before_the_load():
+    with Product(user=another_user()) as p:
+        model = checkpoint.small(p.path("model"))
+        p.start(model, "undisturbed")
+        with p.nothing_left():
+            p.iloader("start", model, "--name", "qwen", "--group", "root").fails(1, "--group", "owner is in")
+        for place in ("/root/view", "/etc/view"):
+            with p.nothing_left():
+                p.iloader("start", model, "--name", "qwen", "--view", place).fails(1, place, "choose another --view")
 
 
 @tap.test
