@@ -31,15 +31,25 @@ static int transfer_retry(int fd, short events)
         return r < 0 ? r : 0;
 }
 
-int fd_read_full(int fd, void *buffer, size_t n)
-{
-        unsigned char *p = buffer;
+/* Where the descriptor's own offset counts, and is moved. */
+#define OFFSET_OWN ((off_t) -1)
 
+static ssize_t transfer_once(int fd, bool out, unsigned char *p, size_t n, off_t offset)
+{
+        n = MIN2(n, TRANSFER_MAX);
+        if (offset == OFFSET_OWN)
+                return out ? write(fd, p, n) : read(fd, p, n);
+        return out ? pwrite(fd, p, n, offset) : pread(fd, p, n, offset);
+}
+
+/* All n bytes; the buffer is only read from where they go out. */
+static int transfer_all(int fd, bool out, unsigned char *p, size_t n, off_t offset)
+{
         while (n > 0) {
-                ssize_t k = read(fd, p, MIN2(n, TRANSFER_MAX));
+                ssize_t k = transfer_once(fd, out, p, n, offset);
 
                 if (k < 0) {
-                        int r = transfer_retry(fd, POLLIN);
+                        int r = transfer_retry(fd, out ? POLLOUT : POLLIN);
 
                         if (r < 0)
                                 return r;
@@ -49,80 +59,37 @@ int fd_read_full(int fd, void *buffer, size_t n)
                         return -EIO;
                 p += k;
                 n -= (size_t) k;
+                if (offset != OFFSET_OWN)
+                        offset += k;
         }
         return 0;
+}
+
+static int transfer_at(int fd, bool out, unsigned char *p, size_t n, uint64_t offset)
+{
+        if (offset > INT64_MAX || n > INT64_MAX - offset)
+                return -EOVERFLOW;
+        return transfer_all(fd, out, p, n, (off_t) offset);
+}
+
+int fd_read_full(int fd, void *buffer, size_t n)
+{
+        return transfer_all(fd, false, buffer, n, OFFSET_OWN);
 }
 
 int fd_pread_full(int fd, void *buffer, size_t n, uint64_t offset)
 {
-        unsigned char *p = buffer;
-
-        if (offset > INT64_MAX || n > INT64_MAX - offset)
-                return -EOVERFLOW;
-        while (n > 0) {
-                ssize_t k = pread(fd, p, MIN2(n, TRANSFER_MAX), (off_t) offset);
-
-                if (k < 0) {
-                        int r = transfer_retry(fd, POLLIN);
-
-                        if (r < 0)
-                                return r;
-                        continue;
-                }
-                if (k == 0)
-                        return -EIO;
-                p += k;
-                n -= (size_t) k;
-                offset += (uint64_t) k;
-        }
-        return 0;
+        return transfer_at(fd, false, buffer, n, offset);
 }
 
 int fd_write_full(int fd, const void *buffer, size_t n)
 {
-        const unsigned char *p = buffer;
-
-        while (n > 0) {
-                ssize_t k = write(fd, p, MIN2(n, TRANSFER_MAX));
-
-                if (k < 0) {
-                        int r = transfer_retry(fd, POLLOUT);
-
-                        if (r < 0)
-                                return r;
-                        continue;
-                }
-                if (k == 0)
-                        return -EIO;
-                p += k;
-                n -= (size_t) k;
-        }
-        return 0;
+        return transfer_all(fd, true, (unsigned char *) buffer, n, OFFSET_OWN);
 }
 
 int fd_pwrite_full(int fd, const void *buffer, size_t n, uint64_t offset)
 {
-        const unsigned char *p = buffer;
-
-        if (offset > INT64_MAX || n > INT64_MAX - offset)
-                return -EOVERFLOW;
-        while (n > 0) {
-                ssize_t k = pwrite(fd, p, MIN2(n, TRANSFER_MAX), (off_t) offset);
-
-                if (k < 0) {
-                        int r = transfer_retry(fd, POLLOUT);
-
-                        if (r < 0)
-                                return r;
-                        continue;
-                }
-                if (k == 0)
-                        return -EIO;
-                p += k;
-                n -= (size_t) k;
-                offset += (uint64_t) k;
-        }
-        return 0;
+        return transfer_at(fd, true, (unsigned char *) buffer, n, offset);
 }
 
 int fd_read_file(int fd, size_t max, char **ret, size_t *ret_size)
