@@ -497,15 +497,16 @@ uint64_t memory_effective_available(const MemorySnapshot *s, const char **ret_li
 
 uint64_t memory_budget(uint64_t available, double fraction, uint64_t reserve)
 {
-        uint64_t part;
+        uint64_t part = available, n;
 
         /* Written so that it refuses what is not a number too. */
         if (!(fraction > 0))
                 return 0;
-        if (fraction >= 1)
-                part = available;
-        else
-                part = (uint64_t) ((unsigned __int128) available *
-                                   (uint64_t) (fraction * FRACTION_UNIT + 0.5) / FRACTION_UNIT);
+        if (fraction < 1) {
+                n = (uint64_t) (fraction * FRACTION_UNIT);
+                if (fraction * FRACTION_UNIT - (double) n >= 0.5)
+                        n++;
+                part = (uint64_t) ((unsigned __int128) available * n / FRACTION_UNIT);
+        }
         return part > reserve ? part - reserve : 0;
 }

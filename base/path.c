@@ -471,19 +471,15 @@ int path_make_directories_in_root(int rootfd, const char *path, mode_t mode, uns
         return TAKE_FD(current);
 }
 
-/* Opens a directory below parent for readdir(3), without following a link. */
-static int open_listing(int parent, const char *name, DIR **ret)
+/* Opens a directory below parent for readdir(3), without following a link; NULL with errno. */
+static DIR *open_listing(int parent, const char *name)
 {
-        _cleanup_close_ int fd = -EBADF;
+        int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
-        fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        *ret = fdopendir(fd);
-        if (!*ret)
-                return -errno;
-        (void) TAKE_FD(fd);
-        return 0;
+        if (!d)
+                (void) close_fd(fd);
+        return d;
 }
 
 /* The next entry but "." and "..": 1, or 0 at the end. */
@@ -512,12 +508,12 @@ int path_list_directory(int dirfd, bool (*wanted)(const char *name), size_t max,
         _cleanup_(closedirp) DIR *d = NULL;
         _cleanup_strv_ char **names = NULL;
         size_t n = 0, allocated = 16;
-        const char *name;
+        const char *name = NULL;
         int r;
 
-        r = open_listing(dirfd, ".", &d);
-        if (r < 0)
-                return r;
+        d = open_listing(dirfd, ".");
+        if (!d)
+                return -errno;
         names = calloc(allocated, sizeof(char *));
         if (!names)
                 return -ENOMEM;
@@ -552,7 +548,7 @@ static int remove_entry(int dirfd, const char *name, unsigned depth, uint64_t *l
 static int remove_entries(DIR *d, unsigned depth, uint64_t *left, bool *ret_removed)
 {
         bool removed = false;
-        const char *name;
+        const char *name = NULL;
         int r;
 
         while ((r = next_entry(d, &name)) > 0) {
@@ -570,15 +566,15 @@ static int remove_entries(DIR *d, unsigned depth, uint64_t *left, bool *ret_remo
 static int remove_directory(int parent, const char *name, unsigned depth, uint64_t *left)
 {
         _cleanup_(closedirp) DIR *d = NULL;
-        int r;
 
         if (depth >= DEPTH_MAX)
                 return -ELOOP;
-        r = open_listing(parent, name, &d);
-        if (r < 0)
-                return r;
+        d = open_listing(parent, name);
+        if (!d)
+                return -errno;
         for (;;) {
                 bool removed = false;
+                int r;
 
                 r = remove_entries(d, depth + 1, left, &removed);
                 if (r < 0)
