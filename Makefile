@@ -27,25 +27,30 @@ all: $(PROGRAMS)
 INTERFACE := wire/io.iloader.Manager.varlink
 $(B)/gen/wire/manager-interface.c $(B)/gen/wire/manager-interface.h &: $(INTERFACE) tools/gen-interface.py
 	@mkdir -p $(@D)
-	$(PYTHON) tools/gen-interface.py --header $(B)/gen/wire/manager-interface.h \
+	$(call say,GEN,$@)
+	$(Q)$(PYTHON) tools/gen-interface.py --header $(B)/gen/wire/manager-interface.h \
 		--source $(B)/gen/wire/manager-interface.c $(INTERFACE)
 
 $(B)/%.o: %.c | $(B)/gen/wire/manager-interface.h
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 $(B)/gen/%.o: $(B)/gen/%.c
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 define archive
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $^
 endef
 $(B)/libbase.a: $(BASE_OBJ) ; $(archive)
 $(B)/libwire.a: $(WIRE_OBJ) ; $(archive)
 $(B)/libcheckpoint.a: $(CHECKPOINT_OBJ) ; $(archive)
 
 define link
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 endef
 $(B)/iloaderd: $(DAEMON_OBJ) $(ARCHIVES)
 	$(link) $(LIBS_SYSTEMD) $(LIBS_JSON) $(LIBS_GCRYPT) $(LIBS_INIH) $(LIBS_SECCOMP) -lm
@@ -56,7 +61,8 @@ $(B)/iloader: $(CTL_OBJ) $(LIB_OBJ) $(ARCHIVES)
 $(B)/iloaderctl: | $(B)/iloader
 	ln -sf iloader $@
 $(B)/libiloader.so: $(LIB_OBJ) $(B)/libwire.a $(B)/libbase.a lib/libiloader.sym
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -Wl,-soname,libiloader.so.$(SOVERSION) -Wl,--no-undefined \
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -Wl,-soname,libiloader.so.$(SOVERSION) -Wl,--no-undefined \
 		-Wl,--version-script=lib/libiloader.sym -o $@ $(filter %.o,$^) \
 		-Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS_SYSTEMD) $(LIBS_JSON) $(LIBS_GCRYPT) $(LIBS_SECCOMP)
 	ln -sf libiloader.so $(B)/libiloader.so.$(SOVERSION)
@@ -107,17 +113,19 @@ MAN_PAGES := $(patsubst man/%.scd,$(B)/man/%,$(wildcard man/*.scd)) $(B)/man/io.
 man: $(MAN_PAGES)
 $(B)/man/%: man/%.scd
 	@mkdir -p $(@D)
-	$(SCDOC) <$< >$@
+	$(call say,MAN,$@)
+	$(Q)$(SCDOC) <$< >$@
 $(B)/man/io.iloader.Manager.7: $(INTERFACE) tools/gen-interface.py
 	@mkdir -p $(@D)
-	$(PYTHON) tools/gen-interface.py --manual $(B)/gen/io.iloader.Manager.7.scd $(INTERFACE)
-	$(SCDOC) <$(B)/gen/io.iloader.Manager.7.scd >$@
+	$(call say,MAN,$@)
+	$(Q)$(PYTHON) tools/gen-interface.py --manual $(B)/gen/io.iloader.Manager.7.scd $(INTERFACE)
+	$(Q)$(SCDOC) <$(B)/gen/io.iloader.Manager.7.scd >$@
 
 clean:
 	rm -rf build
 
 help:
-	@echo "make [all]            build into $(B) (SANITIZE=1: with ASan and UBSan into build/sanitize)"
+	@echo "make [all]            build into $(B) (SANITIZE=1: with ASan and UBSan into build/sanitize; V=1: show commands)"
 	@echo "make quickstart       install what the build needs, build, and show the product on a sample (MODEL=DIR: on yours)"
 	@echo "make check            every test; ends with 'N passed, N failed, N skipped'"
 	@echo "make bench fuzz       figures; longer fuzzing (FUZZ_SECONDS=)"

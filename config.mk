@@ -46,6 +46,15 @@ OPT          ?= -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clas
 LDOPT        := -Wl,-z,relro,-z,now -Wl,--as-needed
 endif
 
+# What is done is said in a word; V=1 shows whole commands.
+ifeq ($(V),1)
+Q            :=
+say          :=
+else
+Q            := @
+say          = @echo "  $(1) $(2)"
+endif
+
 ALL_CPPFLAGS := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DILOADER_VERSION='"$(VERSION)"' \
 	-I. -Iinclude -I$(B)/gen $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   := -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -pthread $(CFLAGS)
