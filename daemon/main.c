@@ -20,6 +20,8 @@
 /* Another manager has the lock: not a failure of this one (sysexits.h has it as EX_TEMPFAIL). */
 #define EXIT_BUSY  75
 #define EXIT_USAGE 2
+/* EX_CONFIG of sysexits.h: the unit does not try again. */
+#define EXIT_CONFIGURATION 78
 /* With sockets that systemd holds, a user's manager comes back when it is needed. */
 #define IDLE_EXIT_SOCKETS (10 * USEC_PER_SEC)
 
@@ -183,6 +185,20 @@ static int listen_inherited(Manager *m, int n)
         return 0;
 }
 
+/* Clients that already wait at the sockets that were passed: left there, systemd would start the next manager
+ * for them at once, and again, and again. */
+static void turn_away(int n)
+{
+        for (int listener = SD_LISTEN_FDS_START; listener < SD_LISTEN_FDS_START + n; listener++) {
+                int fd;
+
+                if (fcntl(listener, F_SETFL, O_NONBLOCK) < 0)
+                        continue;
+                while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+                        (void) close(fd);
+        }
+}
+
 static int listen_own(Manager *m)
 {
         _cleanup_close_ int fd = -EBADF;
@@ -319,6 +335,8 @@ static int run(const Arguments *a)
         if (r < 0)
                 return log_error(r, "cannot make an event loop: %m");
         r = manager_new(event, &options, runtime, &m);
+        if (r == -EBADMSG)
+                turn_away(n_sockets);
         if (r < 0)
                 return r;
         TAKE_PTR(runtime);
@@ -347,5 +365,12 @@ int main(int argc, char **argv)
         /* A limit on the size of files is an error where it strikes, not the end. */
         (void) signal(SIGXFSZ, SIG_IGN);
         r = run(&a);
-        return r >= 0 ? EXIT_SUCCESS : r == -EBUSY ? EXIT_BUSY : EXIT_FAILURE;
+        switch (r) {
+        case -EBUSY:
+                return EXIT_BUSY;
+        case -EBADMSG:
+                return EXIT_CONFIGURATION;
+        default:
+                return r >= 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        }
 }

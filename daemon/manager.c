@@ -71,7 +71,7 @@ static int load_config(Manager *m, const ManagerOptions *options)
                                    fault.message);
                 fields.reason = text ? text : fault.message;
                 event_log(EVENT_CONFIGURATION_INVALID, &fields, "%s", fields.reason);
-                return r;
+                return r == -ENOMEM ? r : -EBADMSG;
         }
         if (r < 0)
                 return log_error(r, "cannot read %s/iloaderd.conf: %m", options->config_dir);

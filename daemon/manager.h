@@ -45,7 +45,8 @@ typedef struct ManagerOptions {
         usec_t idle_exit;
 } ManagerOptions;
 
-/* Takes runtime on success. Logs what fails. */
+/* Takes runtime on success. Logs what fails. -EBADMSG: the configuration is not valid, and trying again is of
+ * no use. */
 int manager_new(sd_event *event, const ManagerOptions *options, Runtime *runtime, Manager **ret);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager *, manager_free)
@@ -59,7 +60,7 @@ Cache *manager_find_for(const Manager *m, const VarlinkPeer *peer, const char *n
 int manager_add(Manager *m, Cache *c);
 /* Frees it. */
 void manager_remove(Manager *m, Cache *c);
-/* Failed entries are kept for whoever asks, but only so many. */
+/* Entries of failed caches are kept for whoever asks, but only so many: forgets the oldest. */
 void manager_trim_failed(Manager *m);
 
 /* The figures that admission needs, without the cache that is to be admitted (may be NULL). */
