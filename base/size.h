@@ -9,6 +9,8 @@
 /* Decimal digits only. */
 int parse_u64(const char *s, uint64_t *ret);
 int parse_u64_range(const char *s, uint64_t min, uint64_t max, uint64_t *ret);
+/* What parse_size() takes, for messages. */
+#define SIZE_FORMS "a number of bytes, or one with a suffix K, M, G, T, KiB, MiB, GiB or TiB (powers of 1024)"
 /* Decimal digits with an optional binary suffix B, K, KiB, M, MiB, G, GiB, T, TiB. The unit is 1024-based. */
 int parse_size(const char *s, uint64_t *ret);
 /* "0.9", "1", "0.05": 0 < f <= 1, digits and at most one point. */

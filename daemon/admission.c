@@ -65,7 +65,7 @@ static int explain_quota(const AdmissionDecision *d, const AdmissionState *state
         return text_format(
                 ret,
                 "cache '%s' needs %s; %s are resident and %s reserved by loads in flight, of a shared quota "
-                "of %s: stop a cache or raise --max-resident-bytes",
+                "of %s: stop a cache, or raise the quota with 'iloader set-quota' or --max-resident-bytes",
                 name, format_size(required, d->required_bytes), format_size(resident, state->resident_bytes),
                 format_size(reserved, state->reserved_bytes), format_size(quota, state->quota_bytes));
 }

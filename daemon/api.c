@@ -202,9 +202,7 @@ static Cache *api_find_ready(Manager *m, VarlinkCall *call, const char *name, in
 
         if (!c || c->state == MANAGER_CACHE_STATE_READY)
                 return c;
-        (void) fault_set(&fault, FAULT_CACHE_NOT_READY, name, "cache '%s' is %s, not ready%s%s", name,
-                         manager_cache_state_to_string(c->state), c->message ? ": " : "",
-                         c->message ? c->message : "");
+        (void) cache_refuse_unready(c, &fault);
         *ret_r = api_refuse(m, call, &fault);
         return NULL;
 }
@@ -238,11 +236,12 @@ static int on_list(VarlinkCall *call, _unused_ void *parameters, void *userdata)
         if (r < 0)
                 return r;
         for (size_t i = 0; i < m->n_caches; i++) {
-                const Cache *c = m->caches[i];
+                Cache *c = m->caches[i];
 
                 if (!access_may_see(&m->policy, varlink_call_peer(call), c->owner.uid, c->gid,
                                     c->settings->mode))
                         continue;
+                c->heard = true;
                 r = reply_cache(c, &entry);
                 if (r < 0)
                         return r;
@@ -257,19 +256,14 @@ static int on_list(VarlinkCall *call, _unused_ void *parameters, void *userdata)
 static int on_status(VarlinkCall *call, void *parameters, void *userdata)
 {
         const ManagerStatusParameters *p = parameters;
-        Manager *m = userdata;
         Cache *c;
         int r;
 
-        c = api_find(m, call, p->name, &r);
+        c = api_find(userdata, call, p->name, &r);
         if (!c)
                 return r;
-        r = answer_with_cache(call, c);
-        /* A failure is told once. */
-        if (r >= 0 && c->state == MANAGER_CACHE_STATE_FAILED &&
-            access_may_change(&m->policy, varlink_call_peer(call), c->owner.uid))
-                teardown_forget(c);
-        return r;
+        c->heard = true;
+        return answer_with_cache(call, c);
 }
 
 static int on_view(VarlinkCall *call, void *parameters, void *userdata)

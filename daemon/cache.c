@@ -120,6 +120,30 @@ int cache_set_message(Cache *c, const char *format, ...)
         return r;
 }
 
+int cache_refuse_unready(const Cache *c, Fault *fault)
+{
+        const char *name = cache_name(c), *text = fault_message(&c->fault), *rest = NULL;
+        _cleanup_free_ char *prefix = NULL;
+
+        switch (c->state) {
+        case MANAGER_CACHE_STATE_LOADING:
+                return fault_set(
+                        fault, FAULT_CACHE_NOT_READY, name,
+                        "cache '%s' is loading, not ready: wait until it is; 'iloader monitor %s' shows "
+                        "how far it is",
+                        name, name);
+        case MANAGER_CACHE_STATE_FAILED:
+                if (text_format(&prefix, "cache '%s': ", name) >= 0)
+                        rest = startswith(text, prefix);
+                return fault_set(fault, FAULT_CACHE_NOT_READY, name,
+                                 "cache '%s' has failed: %s: start it again", name, rest ? rest : text);
+        default:
+                return fault_set(fault, FAULT_CACHE_NOT_READY, name, "cache '%s' is %s, not ready%s%s", name,
+                                 manager_cache_state_to_string(c->state), c->message ? ": " : "",
+                                 c->message ? c->message : "");
+        }
+}
+
 bool cache_is_resident(const Cache *c)
 {
         return c->phase == CACHE_HELD || (c->phase == CACHE_ENDING && c->admitted);

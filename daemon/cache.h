@@ -69,6 +69,7 @@ struct Cache {
         bool remove_view;
         bool evicted;
         bool failed; /* ends by a fault, not by a wish */
+        bool heard;  /* somebody was told of its failure */
 
         struct Worker *worker;     /* the holder */
         struct Task *task;         /* what another worker does for it: publishing, probing, removing */
@@ -121,6 +122,8 @@ int cache_pack_fd(const Cache *c); /* -EBADF: none */
 /* In use now: a start, a lease or its end. */
 void cache_touch(Cache *c);
 int cache_set_message(Cache *c, const char *format, ...) _printf_(2, 3);
+/* FAULT_CACHE_NOT_READY, saying why it is not, and what to do. */
+int cache_refuse_unready(const Cache *c, Fault *fault);
 
 bool cache_is_resident(const Cache *c);
 /* Bytes that count against quotas: those of a load in flight, and those that are resident. */

@@ -89,12 +89,12 @@ static const ConfigKey manager_keys[] = {
         MANAGER("ConnectionsMaxPerUser", config_parse_size_number, connection_limits.connections_per_uid, 1,
                 65536, EXPECT_COUNT),
         MANAGER("MessageSizeMax", config_parse_memory_size, connection_limits.message_size, KIB(4), MIB(64),
-                "a size from 4K to 64M"),
+                "a size from 4K to 64M: " SIZE_FORMS),
         MANAGER("CachesMax", config_parse_number, caches_max, 1, 65536, EXPECT_COUNT),
         MANAGER("CachesMaxPerUser", config_parse_number, caches_max_per_user, 1, 65536, EXPECT_COUNT),
         MANAGER("LoadsMaxPerUser", config_parse_number, loads_max_per_user, 1, 65536, EXPECT_COUNT),
         MANAGER("BytesMaxPerUser", config_parse_size, bytes_max_per_user, 1, UINT64_MAX,
-                "a size such as 64G, or 'infinity'"),
+                SIZE_FORMS ", or 'infinity'"),
         MANAGER("LeasesMaxPerUser", config_parse_number, leases_max_per_user, 1, 65536, EXPECT_COUNT),
         MANAGER("FilesMax", config_parse_number, files_max, 1, 1048576, "a number from 1 to 1048576"),
         MANAGER("DescriptorsMax", config_parse_number, descriptors_max, 1, 65536, EXPECT_COUNT),
@@ -118,11 +118,9 @@ static const ConfigKey cache_keys[] = {
         CACHE("MaxMemoryFraction", config_parse_fraction, memory_fraction, ANY,
               "a fraction above 0, at most 1"),
         CACHE("MaxMemoryBytes", config_parse_size, max_memory_bytes, 1, UINT64_MAX,
-              "a size such as 512M or 32GiB, or 'infinity'"),
-        CACHE("ReserveBytes", config_parse_size, reserve_bytes, 0, UINT64_MAX - 1,
-              "a size such as 256M or 4GiB"),
-        CACHE("MaxResidentBytes", config_parse_size, max_resident_bytes, 1, UINT64_MAX - 1,
-              "a size such as 64GiB"),
+              SIZE_FORMS ", or 'infinity'"),
+        CACHE("ReserveBytes", config_parse_size, reserve_bytes, 0, UINT64_MAX - 1, SIZE_FORMS),
+        CACHE("MaxResidentBytes", config_parse_size, max_resident_bytes, 1, UINT64_MAX - 1, SIZE_FORMS),
         CACHE("IdleTTLSec", config_parse_time, idle_ttl, 1, USEC_INFINITY,
               "seconds, more than 0, or 'infinity'"),
         CACHE("Force", config_parse_boolean, force, ANY, "yes or no"),
@@ -139,8 +137,27 @@ typedef struct ConfigTarget {
         const ConfigKey *keys;
         void *values;
         const void *defaults;
+        CacheSettings *settings; /* values, where they are a cache's */
         ConfigFault *fault;
 } ConfigTarget;
+
+/* Whether an account exists is found out later: then it is good to know who named it. */
+static int remember_place(const ConfigTarget *t, const char *key, unsigned line)
+{
+        CacheSettings *s = t->settings;
+        char **file, *copy;
+
+        if (!s || !(streq(key, "User") || streq(key, "Group")))
+                return 0;
+        copy = strdup(t->path);
+        if (!copy)
+                return -ENOMEM;
+        file = streq(key, "User") ? &s->owner_file : &s->group_file;
+        free(*file);
+        *file = copy;
+        *(streq(key, "User") ? &s->owner_line : &s->group_line) = line;
+        return 0;
+}
 
 static int config_assign(const char *section, const char *key, const char *value, unsigned line,
                          void *userdata)
@@ -158,6 +175,9 @@ static int config_assign(const char *section, const char *key, const char *value
                                         "unknown section '[%s]': this file has only [%s]", section,
                                         t->section);
         }
+        r = remember_place(t, key, line);
+        if (r < 0)
+                return r;
         k = config_key_find(t->keys, key);
         if (!k) {
                 r = config_key_suggest(t->keys, key, &hint);
@@ -381,6 +401,7 @@ static int read_cache(int caches, const char *name, const char *path, CacheSetti
                 return r;
         target.values = s;
         target.defaults = defaults;
+        target.settings = s;
         r = config_read(caches, file, &target);
         if (r >= 0)
                 r = read_dropins(caches, name, path, &target);
@@ -394,6 +415,15 @@ static int read_cache(int caches, const char *name, const char *path, CacheSetti
         }
         *ret = TAKE_PTR(s);
         return 0;
+}
+
+int cache_config_path(int dirfd, const char *name, char **ret)
+{
+        _cleanup_free_ char *directory = NULL;
+        int r;
+
+        r = directory_path(dirfd, &directory);
+        return r < 0 ? r : text_format(ret, "%s/caches/%s.conf", directory, name);
 }
 
 int cache_config_load(int dirfd, const char *name, CacheSettings **ret, ConfigFault *ret_fault)

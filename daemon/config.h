@@ -41,6 +41,8 @@ int manager_config_load(int dirfd, ManagerConfig *c, ConfigFault *ret_fault);
 /* caches/NAME.conf and caches/NAME.conf.d/: -ENOENT where there is none (drop-ins alone are none). Owner
  * defaults to "iloader". */
 int cache_config_load(int dirfd, const char *name, CacheSettings **ret, ConfigFault *ret_fault);
+/* The path of caches/NAME.conf, there or not; *ret is owned. */
+int cache_config_path(int dirfd, const char *name, char **ret);
 /* Only the owner (User=) under which a name is reserved; *ret is owned; -ENOENT where the name isn't
  * configured. A file with a fault reserves its name for nobody: its error is returned. */
 int cache_config_owner(int dirfd, const char *name, char **ret);

@@ -131,9 +131,7 @@ int lease_acquire(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *f
         int r;
 
         if (c->state != MANAGER_CACHE_STATE_READY)
-                return fault_set(fault, FAULT_CACHE_NOT_READY, cache_name(c),
-                                 "cache '%s' is %s and cannot be leased", cache_name(c),
-                                 manager_cache_state_to_string(c->state));
+                return cache_refuse_unready(c, fault);
         r = identify_holder(fd, asking_uid, &info, fault);
         if (r < 0)
                 return r == -ESRCH ? refuse_holder(r, fault) : r;

@@ -389,9 +389,9 @@ static void on_loaded(Cache *c, const WorkerMessage *m)
         c->bytes_loaded = c->bytes;
         c->copy_usec = m->copy_usec;
         fields.bytes = c->bytes;
-        fields.duration = now_monotonic() - c->started;
-        note_event(c, EVENT_CACHE_LOADED, &fields, "Cache '%s' was loaded: %s in %s (%s/s).", cache_name(c),
-                   format_size(size, c->bytes), format_timespan(span, fields.duration),
+        fields.duration = c->copy_usec;
+        note_event(c, EVENT_CACHE_LOADED, &fields, "Cache '%s' was loaded: %s copied in %s (%s/s).",
+                   cache_name(c), format_size(size, c->bytes), format_timespan(span, fields.duration),
                    format_size(rate, (uint64_t) ((double) c->bytes * 1e6 / (double) MAX2(c->copy_usec, 1U))));
         c->phase = CACHE_HANDING;
         c->view_touched = !c->view_by_manager;

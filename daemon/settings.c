@@ -44,6 +44,8 @@ CacheSettings *cache_settings_free(CacheSettings *s)
         strv_free(s->excludes);
         free(s->owner);
         free(s->group);
+        free(s->owner_file);
+        free(s->group_file);
         free(s);
         return NULL;
 }
@@ -106,6 +108,20 @@ static int compare_number(const char *what, uint64_t a, uint64_t b, uint64_t abs
                            b == absent_value ? absent : tb);
 }
 
+/* Rounded for people, unless that makes the two look alike. */
+static int compare_size(const char *what, uint64_t a, uint64_t b, char **ret_difference)
+{
+        char ta[SIZE_TEXT_MAX], tb[SIZE_TEXT_MAX];
+
+        if (a == b)
+                return 1;
+        if (a == UINT64_MAX || b == UINT64_MAX || !streq(format_size(ta, a), format_size(tb, b)))
+                return text_format(ret_difference, "%s %s, %s was asked for", what,
+                                   a == UINT64_MAX ? "none" : format_size(ta, a),
+                                   b == UINT64_MAX ? "none" : format_size(tb, b));
+        return text_format(ret_difference, "%s %" PRIu64 " bytes, %" PRIu64 " were asked for", what, a, b);
+}
+
 static int compare_time(const char *what, usec_t a, usec_t b, char **ret_difference)
 {
         char ta[TIMESPAN_TEXT_MAX], tb[TIMESPAN_TEXT_MAX];
@@ -146,19 +162,16 @@ static int compare_memory(const CacheSettings *a, const CacheSettings *b, char *
                            ret_difference);
         if (r <= 0)
                 return r;
-        r = compare_number("its chunk size is", a->chunk_size, b->chunk_size, UINT64_MAX, "none",
-                           ret_difference);
+        r = compare_size("its chunk size is", a->chunk_size, b->chunk_size, ret_difference);
         if (r <= 0)
                 return r;
         if (!fraction_equal(a->memory_fraction, b->memory_fraction))
                 return text_format(ret_difference, "its memory fraction is %g, %g was asked for",
                                    a->memory_fraction, b->memory_fraction);
-        r = compare_number("its memory cap is", a->max_memory_bytes, b->max_memory_bytes, UINT64_MAX, "none",
-                           ret_difference);
+        r = compare_size("its memory cap is", a->max_memory_bytes, b->max_memory_bytes, ret_difference);
         if (r <= 0)
                 return r;
-        r = compare_number("its memory reserve is", a->reserve_bytes, b->reserve_bytes, UINT64_MAX, "none",
-                           ret_difference);
+        r = compare_size("its memory reserve is", a->reserve_bytes, b->reserve_bytes, ret_difference);
         if (r <= 0)
                 return r;
         return compare_time("its idle TTL is", a->idle_ttl, b->idle_ttl, ret_difference);

@@ -25,7 +25,10 @@ typedef struct CacheSettings {
         usec_t idle_ttl;             /* USEC_INFINITY: none */
         bool force;
         char *owner, *group; /* names or numbers; NULL: the caller's */
-        mode_t mode;         /* 0400, 0440, 0444 */
+        /* Where the configuration says so; NULL: nowhere. */
+        char *owner_file, *group_file;
+        unsigned owner_line, group_line;
+        mode_t mode; /* 0400, 0440, 0444 */
 } CacheSettings;
 
 /* Every default. */

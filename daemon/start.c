@@ -147,11 +147,14 @@ static int load_settings(const Manager *m, const ManagerStartParameters *p, Cach
                 return fault_set(fault, FAULT_INVALID_PARAMETER, field, "%s needs a source", field);
         r = m->config_fd < 0 ? -ENOENT : cache_config_load(m->config_fd, p->name, &s, &config_fault);
         if (r == -ENOENT) {
-                (void) text_format(&config_fault.path, "caches/%s.conf", p->name);
-                (void) text_format(
-                        &config_fault.message,
-                        "no cache of this name is configured: write caches/%s.conf, or give a source",
-                        p->name);
+                if (m->config_fd < 0)
+                        (void) text_format(&config_fault.path, "/etc/iloader/caches/%s.conf", p->name);
+                else
+                        (void) cache_config_path(m->config_fd, p->name, &config_fault.path);
+                (void) text_format(&config_fault.message,
+                                   "no cache '%s' is configured: write this file, or name the directory of a "
+                                   "checkpoint",
+                                   p->name);
         }
         if (r == -ENOMEM)
                 return r;
@@ -166,6 +169,32 @@ static int load_settings(const Manager *m, const ManagerStartParameters *p, Cach
         }
         *ret = TAKE_PTR(s);
         return 0;
+}
+
+/* An owner or a group that the configuration of a cache names, and that this system doesn't have. file NULL:
+ * it names none, and this is the default. */
+static int refuse_configured(const StartRequest *r, const char *file, unsigned line, const char *key,
+                             const char *what, const char *value, Fault *fault)
+{
+        _cleanup_config_fault_ ConfigFault f = {.line = file ? line : 0};
+        const char *name = r->settings->name;
+        int q;
+
+        if (file) {
+                f.path = strdup(file);
+                q = text_format(&f.message,
+                                "cache '%s': %s= names '%s', which is no %s of this system: correct it, or "
+                                "create the %s",
+                                name, key, value, what, what);
+        } else {
+                (void) cache_config_path(r->manager->config_fd, name, &f.path);
+                q = text_format(
+                        &f.message,
+                        "cache '%s': there is no %s=, and the default, '%s', is no %s of this system: set "
+                        "it, or run systemd-sysusers",
+                        name, key, value, what);
+        }
+        return q < 0 || !f.path ? -ENOMEM : fault_configuration(&f, name, -EINVAL, fault);
 }
 
 /* Naming the default place is asking for the default. */
@@ -225,6 +254,9 @@ static int resolve_group(StartRequest *r, const VarlinkPeer *peer, bool configur
         q = group_from_name(r->settings->group, &r->gid);
         if (q == -ENOMEM)
                 return q;
+        if (q < 0 && configured)
+                return refuse_configured(r, r->settings->group_file, r->settings->group_line, "Group",
+                                         "group", r->settings->group, fault);
         if (q < 0)
                 return fault_set(fault, FAULT_INVALID_PARAMETER, "group", "there is no such group");
         r->gid_given = true;
@@ -249,11 +281,9 @@ static int resolve_owner(StartRequest *r, const VarlinkPeer *peer, bool configur
                 q = identity_from_user(r->settings->owner, &r->owner);
                 if (q == -ENOMEM)
                         return q;
-                if (q < 0 && configured) {
-                        q = fault_set(fault, FAULT_INVALID_CONFIGURATION, r->settings->name,
-                                      "its owner (User=) '%s' is no user of this system", r->settings->owner);
-                        return q;
-                }
+                if (q < 0 && configured)
+                        return refuse_configured(r, r->settings->owner_file, r->settings->owner_line, "User",
+                                                 "user", r->settings->owner, fault);
                 if (q < 0)
                         return fault_set(fault, FAULT_INVALID_PARAMETER, "owner", "there is no such user");
         } else if (m->policy.scope == SCOPE_USER)
@@ -329,7 +359,7 @@ int start_request_new(Manager *m, VarlinkCall *call, const ManagerStartParameter
                 .call = varlink_call_ref(call),
                 .root_fd = -EBADF,
                 .configured_owner = (uid_t) -1,
-                .wait = !p->wait.set || p->wait.value || varlink_call_wants_more(call),
+                .wait = !p->wait.set || p->wait.value,
         };
         if ((q = check_name(p->name, fault)) < 0 ||
             (q = find_configured_owner(m, p->name, &r->configured_owner)) < 0 ||

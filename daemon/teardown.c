@@ -1,5 +1,5 @@
-/* How a cache ends. States: stopping until everything is given back; then gone, or the entry of a failure
- * that nobody was told of. */
+/* How a cache ends. States: stopping until everything is given back; then gone, or the entry of a failure,
+ * for whoever asks later. */
 #include "daemon/teardown.h"
 
 #include <assert.h>
@@ -36,17 +36,17 @@ static void tell_end(Cache *c)
         fields.duration = now_monotonic() - c->started;
         fields.reason = c->reason;
         note_event(c, c->evicted ? EVENT_CACHE_EVICTED : EVENT_CACHE_STOPPED, &fields,
-                   "Cache '%s' %s after %s (%s); %s given back.%s%s", cache_name(c),
+                   "Cache '%s' %s after %s (%s); %s given back%s%s.", cache_name(c),
                    c->evicted ? "was evicted" : "was stopped", format_timespan(span, fields.duration),
                    c->reason ? c->reason : "no reason was given", format_size(size, c->bytes),
-                   c->message ? " " : "", c->message ? c->message : "");
+                   c->message ? "; " : "", c->message ? c->message : "");
 }
 
 static void teardown_finish(Cache *c)
 {
         Manager *m = c->manager;
         Waiter *next_starts;
-        bool told;
+        bool told, stopped;
 
         c->phase = CACHE_GONE;
         (void) registry_remove(m->runtime->registry_fd, cache_name(c));
@@ -61,9 +61,12 @@ static void teardown_finish(Cache *c)
                 manager_emit(m, MANAGER_CHANGE_KIND_STOPPED, c);
 
         told = waiters_finish(&c->ready_waiters, c, &c->fault);
-        told = waiters_finish(&c->stop_waiters, c, NULL) || told;
+        stopped = waiters_finish(&c->stop_waiters, c, NULL);
         next_starts = TAKE_PTR(c->end_waiters);
-        if (!c->failed || told)
+        c->heard = told;
+        /* A refusal that its caller heard leaves nothing. What was admitted is known by its name, and will be
+         * asked for. */
+        if (!c->failed || stopped || (told && !c->admitted))
                 manager_remove(m, c);
         else
                 manager_trim_failed(m);

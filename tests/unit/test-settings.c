@@ -127,22 +127,27 @@ static void test_lists_differ(void **state)
 
 static void test_numbers_differ(void **state)
 {
+        _cleanup_free_ char *difference = NULL;
         _cleanup_(cache_settings_freep) CacheSettings *a = new_settings(), *b = new_settings();
 
         b->workers = 4;
         differ(a, b, "the number of its workers is", "the default", "4");
         b->workers = 0;
         b->chunk_size = 4096;
-        differ(a, b, "its chunk size is", "67108864", "4096");
+        differ(a, b, "its chunk size is", "64.0 MiB", "4.0 KiB");
         b->chunk_size = a->chunk_size;
         b->memory_fraction = 0.5;
         differ(a, b, "its memory fraction is", "0.9", "0.5");
         b->memory_fraction = a->memory_fraction;
-        b->max_memory_bytes = UINT64_MAX - 1;
-        differ(a, b, "its memory cap is", "none", "18446744073709551614");
+        b->max_memory_bytes = GIB(32);
+        differ(a, b, "its memory cap is", "none", "32.0 GiB");
         b->max_memory_bytes = UINT64_MAX;
         b->reserve_bytes = 0;
-        differ(a, b, "its memory reserve is", "268435456", "0");
+        differ(a, b, "its memory reserve is", "256.0 MiB", "0 B");
+        /* Where rounding would make the two look alike, to the byte. */
+        b->reserve_bytes = a->reserve_bytes + 1;
+        assert_int_equal(cache_settings_compare(a, b, &difference), 0);
+        assert_string_equal(difference, "its memory reserve is 268435456 bytes, 268435457 were asked for");
         b->reserve_bytes = a->reserve_bytes;
         b->idle_ttl = 3600 * USEC_PER_SEC;
         differ(a, b, "its idle TTL is", "none", "1h");
