@@ -116,7 +116,7 @@ static int refused(const Attach *a, const VarlinkReply *reply)
         if (json_get_string(reply->parameters, "message", &message) < 0)
                 message = reply->error;
         (void) notify_status("%s", message);
-        return manager_refusal(a->target, reply);
+        return manager_start_refusal(a->target, reply, a->invocation->arguments);
 }
 
 /* Follows Start's replies. 0 once the cache is ready, -EINTR when told to stop, else the exit code. */
@@ -228,8 +228,8 @@ static int handle_change(Attach *a, struct json_object *parameters)
 }
 
 /* Follows the cache. The exit code where it ended; -EINTR when told to stop; -ENOTCONN where the manager went
- * away. gone: the code where the cache is not there any more when we begin. */
-static int attach_watch(Attach *a, int gone)
+ * away. */
+static int attach_watch(Attach *a)
 {
         usec_t deadline = now_monotonic() + CURRENT_WITHIN;
         int r;
@@ -242,7 +242,7 @@ static int attach_watch(Attach *a, int gone)
                 if (r == -ETIMEDOUT || (r > 0 && reply_is_error(&reply, "NoSuchCache"))) {
                         output_note("'%s' is no longer resident", a->name);
                         (void) notify_status("'%s' is no longer resident", a->name);
-                        return gone;
+                        return EXIT_SUCCESS;
                 }
                 if (r < 0)
                         break;
@@ -295,8 +295,8 @@ static int attach_reconnect(Attach *a)
         if (fd < 0)
                 return output_error("cannot watch for the manager: %s", strerror(errno));
         if (inotify_add_watch(fd, a->runtime, IN_MOVED_TO | IN_CREATE | IN_CLOSE_WRITE | IN_ONLYDIR) < 0)
-                return output_error("cannot watch %s: %s; 'iloader list' shows what is left", a->runtime,
-                                    strerror(errno));
+                return output_error("cannot watch %s: %s; '%s list' shows what is left", a->runtime,
+                                    strerror(errno), program_invocation_short_name);
         for (;;) {
                 struct pollfd p[] = {
                         {.fd = fd, .events = POLLIN},
@@ -368,20 +368,41 @@ static int attach_stop(const Attach *a)
         return connection_failed(a, r);
 }
 
+/* Whether a manager that came back has the cache; otherwise it is lost. 0 or the exit code; -ENOTCONN where
+ * the manager is gone again. */
+static int attach_find_again(Attach *a)
+{
+        _cleanup_varlink_reply_ VarlinkReply reply = {0};
+        int r;
+
+        r = varlink_client_call(a->client, MANAGER ".Status", name_parameters(a->name), NULL, 0,
+                                now_monotonic() + CURRENT_WITHIN, &reply);
+        if (r == -ECONNRESET || r == -ENOTCONN || r == -EPIPE)
+                return -ENOTCONN;
+        if (r < 0)
+                return connection_failed(a, r);
+        if (!reply_is_error(&reply, "NoSuchCache"))
+                return reply.error ? refused(a, &reply) : 0;
+        (void) notify_status("'%s' is no longer resident: it ended with the manager that had it", a->name);
+        return output_error("'%s' is no longer resident: it ended with the manager that had it", a->name);
+}
+
 static int attach_run(Attach *a)
 {
-        int gone = EXIT_SUCCESS, r;
+        int r;
 
         (void) notify_status("Asking for '%s'", a->name);
         r = attach_load(a);
-        while (r == 0) {
-                r = attach_watch(a, gone);
-                if (r != -ENOTCONN)
-                        return r == -EINTR ? attach_stop(a) : r;
+        if (r != 0)
+                return r == -EINTR ? attach_stop(a) : r;
+        r = attach_watch(a);
+        while (r == -ENOTCONN) {
                 a->client = varlink_client_free(a->client);
                 r = attach_reconnect(a);
-                /* A manager that came back without it has lost it. */
-                gone = EXIT_FAILURE;
+                if (r == 0)
+                        r = attach_find_again(a);
+                if (r == 0)
+                        r = attach_watch(a);
         }
         return r == -EINTR ? attach_stop(a) : r;
 }

@@ -1,5 +1,8 @@
 #include "ctl/cache-text.h"
 
+#include <grp.h>
+#include <inttypes.h>
+#include <pwd.h>
 #include <string.h>
 
 #include "base/fd.h"
@@ -40,6 +43,31 @@ static void print_path(FILE *f, struct json_object *cache, const char *key)
                 print_escaped(f, path);
 }
 
+/* "uid 996 (vllm)", where the system knows a name. */
+static void print_user(FILE *f, uint64_t uid)
+{
+        const struct passwd *user = getpwuid((uid_t) uid);
+
+        (void) fprintf(f, "uid %" PRIu64, uid);
+        if (user) {
+                (void) fputs(" (", f);
+                print_escaped(f, user->pw_name);
+                (void) fputc(')', f);
+        }
+}
+
+static void print_group(FILE *f, uint64_t gid)
+{
+        const struct group *group = getgrgid((gid_t) gid);
+
+        (void) fprintf(f, "gid %" PRIu64, gid);
+        if (group) {
+                (void) fputs(" (", f);
+                print_escaped(f, group->gr_name);
+                (void) fputc(')', f);
+        }
+}
+
 static void print_label(FILE *f, const char *label)
 {
         (void) fprintf(f, "  %-12s ", label);
@@ -76,7 +104,8 @@ void leases_print(FILE *f, const char *prefix, struct json_object *leases)
                         continue;
                 (void) fprintf(f, "%spid %llu (", prefix, (unsigned long long) cache_size(lease, "pid"));
                 print_escaped(f, cache_string(lease, "command"));
-                (void) fprintf(f, "), uid %llu", (unsigned long long) cache_size(lease, "uid"));
+                (void) fputs("), ", f);
+                print_user(f, cache_size(lease, "uid"));
                 if (json_get_size(lease, "acquiredUSec", &since) >= 0) {
                         (void) fputs(", since ", f);
                         print_time(f, since);
@@ -167,9 +196,10 @@ static void print_people(FILE *f, struct json_object *cache)
         uint64_t pid = 0;
 
         print_label(f, "owner");
-        (void) fprintf(f, "uid %llu, gid %llu, mode %04llo\n", (unsigned long long) cache_size(cache, "uid"),
-                       (unsigned long long) cache_size(cache, "gid"),
-                       (unsigned long long) cache_size(cache, "mode"));
+        print_user(f, cache_size(cache, "uid"));
+        (void) fputs(", ", f);
+        print_group(f, cache_size(cache, "gid"));
+        (void) fprintf(f, ", mode %04llo\n", (unsigned long long) cache_size(cache, "mode"));
         if (json_get_size(cache, "pid", &pid) >= 0) {
                 print_label(f, "worker");
                 (void) fprintf(f, "pid %llu\n", (unsigned long long) pid);

@@ -6,10 +6,12 @@
 #include "ctl/output.h"
 #include "ctl/verb.h"
 
-static void print_option_names(const OptionSpec *table)
+/* verb: of the global table, only what that verb uses; NULL: all. */
+static void print_option_names(const OptionSpec *table, const Verb *verb)
 {
         for (; table && table->name; table++)
-                (void) printf(" --%s", table->name);
+                if (verb_uses(verb, table))
+                        (void) printf(" --%s", table->name);
 }
 
 /* Options whose value is something else than a file. */
@@ -35,8 +37,13 @@ static void print_cases(void)
 {
         for (const Verb *v = verb_table; v->name; v++) {
                 (void) printf("                %s)\n                        options='", v->name);
-                print_option_names(v->options);
+                print_option_names(v->options, NULL);
                 (void) fputs("'\n", stdout);
+                if (v->flags & VERB_LOCAL) {
+                        (void) fputs("                        globals='", stdout);
+                        print_option_names(global_options, v);
+                        (void) fputs("'\n", stdout);
+                }
                 if (v->flags & (VERB_NAME | VERB_NAME_OPTIONAL))
                         (void) fputs("                        operands=names\n", stdout);
                 else if (streq(v->name, "help"))
@@ -100,7 +107,7 @@ int verb_completion(const Invocation *i)
         }
         (void) fputs(head, stdout);
         (void) fputs("        local globals='", stdout);
-        print_option_names(global_options);
+        print_option_names(global_options, NULL);
         (void) fputs("' verbs='", stdout);
         for (const Verb *v = verb_table; v->name; v++)
                 (void) printf("%s%s", v == verb_table ? "" : " ", v->name);

@@ -41,7 +41,10 @@ int manager_call_error(const Target *t, int error)
         case -ENOTCONN:
         case -ECONNRESET:
         case -EPIPE:
-                return output_error("the manager at %s went away: see its log, and try again", t->socket);
+                return output_error("the manager at %s went away: %s, and try again", t->socket,
+                                    t->scope == TARGET_SYSTEM
+                                            ? "see 'systemctl status iloaderd.service' and its journal"
+                                            : "see its log");
         case -EBADMSG:
         case -EPROTO:
                 return output_error("what listens at %s does not speak the manager's protocol", t->socket);
@@ -60,6 +63,7 @@ bool reply_is_error(const VarlinkReply *reply, const char *name)
 /* The standard error names a parameter and nothing else: what the caller gave it by, and what it must be. */
 static const struct {
         const char *parameter, *option, *rule;
+        size_t offset; /* of the text in Arguments; 0: none */
 } parameter_rules[] = {
         {"source", "MODEL_DIR", "it must be the path of a directory"},
         {"view", "--view", "it must be a path"},
@@ -67,38 +71,74 @@ static const struct {
         {"logFile", "--log-file", "it must be a path"},
         {"patterns", "--pattern", "patterns are not empty, not longer than a path, and not very many"},
         {"excludes", "--exclude", "patterns are not empty, not longer than a path, and not very many"},
-        {"owner", "--owner", "it must be a user of this system, by name or number"},
+        {"owner", "--owner", "it must be a user of this system, by name or number",
+         offsetof(Arguments, owner)},
         {"group", "--group",
-         "it must be a group of this system, by name or number, and one that its owner is in"},
+         "it must be a group of this system, by name or number, and one that its owner is in",
+         offsetof(Arguments, group)},
         {"mode", "--mode", "it must be 0400, 0440 or 0444"},
         {"idleTTLUSec", "--idle-ttl", "it must be longer than nothing"},
 };
 
-static int refuse_parameter(const Target *t, const char *parameter)
+static int refuse_parameter(const Target *t, const char *parameter, const Arguments *a)
 {
-        for (size_t i = 0; i < ELEMENTSOF(parameter_rules); i++)
-                if (streq(parameter_rules[i].parameter, parameter))
-                        return output_error("the manager at %s does not take this value of %s: %s", t->socket,
-                                            parameter_rules[i].option, parameter_rules[i].rule);
+        for (size_t i = 0; i < ELEMENTSOF(parameter_rules); i++) {
+                const size_t offset = parameter_rules[i].offset;
+                const char *value = a && offset ? *(char *const *) ((const char *) a + offset) : NULL;
+
+                if (!streq(parameter_rules[i].parameter, parameter))
+                        continue;
+                if (value)
+                        return output_error("the manager at %s does not take '%s' for %s: %s", t->socket,
+                                            value, parameter_rules[i].option, parameter_rules[i].rule);
+                return output_error("the manager at %s does not take this value of %s: %s", t->socket,
+                                    parameter_rules[i].option, parameter_rules[i].rule);
+        }
         return output_error("the manager at %s does not take this value of '%s': see the options' help",
                             t->socket, parameter);
 }
 
+int no_such_cache(const char *name, const Target *const *answered, size_t n)
+{
+        _cleanup_free_ char *places = NULL, *unit = NULL;
+        const char *program = program_invocation_short_name;
+        bool system = false;
+        int r;
+
+        r = text_format(&places, "%s (%s)", target_describe(answered[0]), answered[0]->socket);
+        for (size_t i = 0; r >= 0 && i < n; i++) {
+                system = system || answered[i]->scope == TARGET_SYSTEM;
+                if (i > 0)
+                        r = text_format(&places, "%s (%s) nor at %s (%s)", target_describe(answered[0]),
+                                        answered[0]->socket, target_describe(answered[i]),
+                                        answered[i]->socket);
+        }
+        /* Its name may be one of the system's configuration, which is not ours to read. */
+        if (r >= 0 && system)
+                r = text_format(&unit,
+                                "; where " ENDPOINT_SYSTEM_CONFIGURATION
+                                "/caches/%s.conf describes it, 'systemctl start iloader@%s' loads it",
+                                name, name);
+        if (r < 0)
+                return output_error("out of memory");
+        return output_error("there is no cache '%s' at %s: '%s list' shows what there is%s", name, places,
+                            program, unit ? unit : "");
+}
+
 /* Errors that carry no message of their own. */
-static int refusal_without_message(const Target *t, const VarlinkReply *reply)
+static int refusal_without_message(const Target *t, const VarlinkReply *reply, const Arguments *a)
 {
         const char *text = NULL;
 
         if (reply_is_error(reply, "NoSuchCache")) {
                 if (json_get_string(reply->parameters, "name", &text) < 0)
                         text = "?";
-                return output_error("there is no cache '%s' at %s (%s): 'iloader list' shows what there is",
-                                    text, target_describe(t), t->socket);
+                return no_such_cache(text, &t, 1);
         }
         if (streq(reply->error, "org.varlink.service.InvalidParameter")) {
                 if (json_get_string(reply->parameters, "parameter", &text) < 0)
                         text = "?";
-                return refuse_parameter(t, text);
+                return refuse_parameter(t, text, a);
         }
         if (streq(reply->error, "org.varlink.service.PermissionDenied") && t->scope != TARGET_SYSTEM)
                 return output_error(
@@ -117,17 +157,22 @@ static int refusal_without_message(const Target *t, const VarlinkReply *reply)
         return output_error("the manager at %s refused: %s", t->socket, reply->error);
 }
 
-int manager_refusal(const Target *t, const VarlinkReply *reply)
+int manager_start_refusal(const Target *t, const VarlinkReply *reply, const Arguments *a)
 {
         struct json_object *leases = NULL;
         const char *message = NULL;
 
         if (json_get_string(reply->parameters, "message", &message) < 0 || !*message)
-                return refusal_without_message(t, reply);
+                return refusal_without_message(t, reply, a);
         output_note("%s", message);
         if (json_get_array(reply->parameters, "leases", &leases) >= 0)
                 leases_print(stderr, "  held by ", leases);
         return EXIT_FAILURE;
+}
+
+int manager_refusal(const Target *t, const VarlinkReply *reply)
+{
+        return manager_start_refusal(t, reply, NULL);
 }
 
 struct json_object *name_parameters(const char *name)
@@ -219,7 +264,8 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
         _cleanup_(varlink_client_freep) VarlinkClient *client = NULL;
         _cleanup_varlink_reply_ VarlinkReply reply = {0};
         _cleanup_targets_ Targets targets = {0};
-        const Target *answered = NULL;
+        const Target *answered = NULL, *missed[2];
+        size_t n_missed = 0;
         int r, first_error = 0;
 
         if (!owned)
@@ -243,6 +289,8 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                                                                    : manager_call_error(t, r);
                         continue;
                 }
+                if (reply_is_error(&p, "NoSuchCache"))
+                        missed[n_missed++] = t;
                 /* Where both miss, the first one's words count. */
                 if (n > 0 && is_miss(&p) && answered)
                         break;
@@ -255,7 +303,7 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 if (!is_miss(&reply))
                         break;
         }
-        if (!answered && ret_absent) {
+        if (!answered && ret_absent && targets.n > 1 && targets.items[0].scope == TARGET_USER) {
                 *ret_absent = true;
                 return 0;
         }
@@ -263,6 +311,8 @@ int reading_call(const Invocation *i, const char *method, struct json_object *pa
                 return manager_connect_error(&targets.items[0], first_error);
         if (answered != &targets.items[0] && !is_miss(&reply))
                 output_note("answered by %s (%s)", target_describe(answered), answered->socket);
+        if (n_missed > 0 && reply_is_error(&reply, "NoSuchCache") && i->arguments->name)
+                return no_such_cache(i->arguments->name, missed, n_missed);
         if (reply.error)
                 return manager_refusal(answered, &reply);
         if (ret_client)

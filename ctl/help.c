@@ -31,11 +31,14 @@ static void print_wrapped(FILE *f, const char *text, size_t indent)
         (void) fputc('\n', f);
 }
 
-static void print_options(FILE *f, const OptionSpec *table)
+/* verb: of the global table, only what that verb uses; NULL: all. */
+static void print_options(FILE *f, const OptionSpec *table, const Verb *verb)
 {
         for (; table && table->name; table++) {
                 char left[64], letter[] = "-x, ";
 
+                if (!verb_uses(verb, table))
+                        continue;
                 letter[1] = table->letter;
                 (void) snprintf(left, sizeof(left), "  %s--%s%s%s", table->letter ? letter : "    ",
                                 table->name, table->argument ? "=" : "",
@@ -61,7 +64,7 @@ void help_program(FILE *f)
                 print_wrapped(f, v->summary, 17);
         }
         (void) fputs("\nOptions, before or after the verb:\n", f);
-        print_options(f, global_options);
+        print_options(f, global_options, NULL);
         (void) fprintf(f, "\n'%s VERB --help' shows a verb's options; iloader(1) describes them all.\n",
                        program_invocation_short_name);
 }
@@ -74,11 +77,11 @@ void help_verb(FILE *f, const Verb *v)
                 (void) fprintf(f, "\n%s\n", v->details);
         if (v->options) {
                 (void) fputs("\nOptions:\n", f);
-                print_options(f, v->options);
+                print_options(f, v->options, NULL);
         }
         (void) fprintf(f, "\n%s:\n",
                        v->flags & VERB_LOCAL ? "Common options" : "Which manager, and common options");
-        print_options(f, global_options);
+        print_options(f, global_options, v);
 }
 
 int help_refer(const Invocation *i, const char *message)

@@ -130,7 +130,7 @@ static int refuse_value(const OptionSpec *o, const char *text, int error, char *
                                                    : "a whole number";
                 break;
         case OPTION_SIZE:
-                what = "a number of bytes, or one with a binary suffix such as 512MiB or 32GiB";
+                what = SIZE_FORMS;
                 break;
         case OPTION_SECONDS:
                 what = "a number of seconds such as 30 or 2.5";
@@ -297,7 +297,9 @@ static int take_name(const struct Verb *verb, Arguments *a, char **ret_error)
                 memmove(a->positional, a->positional + 1, strv_length(a->positional) * sizeof(char *));
         }
         if (!a->name && (verb->flags & VERB_NAME)) {
-                r = text_format(ret_error, "NAME, the cache's name, is missing");
+                r = text_format(ret_error,
+                                "NAME, the cache's name, is missing: '%s list' shows what there is",
+                                program_invocation_short_name);
                 return r < 0 ? r : -EINVAL;
         }
         return check_name(a, ret_error);

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "checkpoint/selection.h"
 #include "checkpoint/source.h"
+#include "ctl/checkpoint-note.h"
 #include "ctl/connection.h"
 #include "ctl/output.h"
 #include "ctl/verb.h"
@@ -77,7 +78,13 @@ static int print_text(const Inspection *n)
         (void) printf("%12s  a load may use by default: %.0f%% of it less %s\n",
                       format_size(budget, n->budget), START_MEMORY_FRACTION_DEFAULT * 100,
                       format_size(reserve, START_RESERVE_DEFAULT));
-        (void) printf("%s\n", s->bytes <= n->budget ? "fits" : "does not fit");
+        if (s->bytes <= n->budget)
+                (void) printf("fits\n");
+        else
+                (void) printf("does not fit: free memory, raise that limit, select fewer files (--pattern, "
+                              "--exclude), "
+                              "or\nstart it with a larger --max-memory-fraction, a smaller --reserve-bytes "
+                              "or --force\n");
         return output_finish();
 }
 
@@ -109,6 +116,8 @@ int verb_inspect(const Invocation *i)
         r = memory_snapshot_read(AT_FDCWD, AT_FDCWD, &memory);
         if (r < 0)
                 return output_error("cannot read how much memory is available: %s", strerror(-r));
+        if (!a->patterns)
+                checkpoint_note(path);
         n.source = source.path;
         n.available = memory_effective_available(&memory, &n.limit);
         n.budget = memory_budget(n.available, START_MEMORY_FRACTION_DEFAULT, START_RESERVE_DEFAULT);

@@ -87,7 +87,10 @@ static _noreturn_ void child(const Run *run, int fd)
                 _exit(EXIT_RUN_FAILED);
         }
         r = run_execute(argv);
-        output_note("run: cannot execute '%s': %s", argv[0], strerror(-r));
+        output_note("run: cannot execute '%s': %s%s", argv[0], strerror(-r),
+                    argv[0][0] == '-'
+                            ? "; options of run itself come before NAME: 'iloader run --help' shows them"
+                            : "");
         _exit(r == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
 }
 
@@ -156,8 +159,11 @@ static void say_failure(const Target *t, const iloader_client *client, int error
 /* The lease, from the first manager that has the cache. */
 static int run_lease(const Run *run, const Targets *targets, char **ret_view)
 {
+        const char *name = run->invocation->arguments->name;
         int first_error = 0, r = -ENOENT;
         iloader_client *first = NULL;
+        const Target *missed[2];
+        size_t n_missed = 0;
 
         for (size_t n = 0; n < targets->n; n++) {
                 iloader_client *client = NULL;
@@ -166,6 +172,8 @@ static int run_lease(const Run *run, const Targets *targets, char **ret_view)
                 if (r >= 0 && n > 0)
                         output_note("answered by %s (%s)", target_describe(&targets->items[n]),
                                     targets->items[n].socket);
+                if (r < 0 && client && streq(iloader_client_last_error_name(client), MANAGER ".NoSuchCache"))
+                        missed[n_missed++] = &targets->items[n];
                 if (n == 0) {
                         first = client;
                         first_error = r;
@@ -182,7 +190,9 @@ static int run_lease(const Run *run, const Targets *targets, char **ret_view)
                 if (r >= 0 || !endpoint_is_absent(r))
                         break;
         }
-        if (r < 0)
+        if (r < 0 && n_missed > 0 && endpoint_is_absent(first_error))
+                (void) no_such_cache(name, missed, n_missed);
+        else if (r < 0)
                 say_failure(&targets->items[0], first, first_error);
         iloader_client_close(first);
         return r;

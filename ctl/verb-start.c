@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "ctl/cache-text.h"
+#include "ctl/checkpoint-note.h"
 #include "ctl/connection.h"
 #include "ctl/embedded.h"
 #include "ctl/help.h"
@@ -141,7 +142,7 @@ static int follow(const Invocation *i, const Target *t, VarlinkClient *client, u
                         return manager_call_error(t, r);
                 if (reply.error || !reply.continues) {
                         progress_clear(&progress);
-                        return reply.error ? manager_refusal(t, &reply)
+                        return reply.error ? manager_start_refusal(t, &reply, i->arguments)
                                            : finish(i, t, reply.parameters, began);
                 }
                 if (json_get_object(reply.parameters, "cache", &cache) >= 0 && cache_size(cache, "bytes") > 0)
@@ -173,6 +174,8 @@ int verb_start(const Invocation *i)
         r = start_request_new(a, source, !a->no_wait, &parameters);
         if (r < 0)
                 return output_error("cannot build the request: %s", strerror(-r));
+        if (source && !a->patterns && !a->quiet)
+                checkpoint_note(source);
         began = now_monotonic();
         deadline = add_saturating(began, timeout_or(&a->wait_timeout, WAIT_TIMEOUT_DEFAULT));
         r = start_connect(&targets.items[0], deadline, &client);

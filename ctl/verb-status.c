@@ -135,7 +135,7 @@ int verb_list(const Invocation *i)
                          timeout_or(&a->timeout, LIST_TIMEOUT_DEFAULT), is_empty_list, NULL, &absent, &reply);
         if (r != 0)
                 return r;
-        /* Without any manager there is no cache: that is an answer, not a failure. */
+        /* Without a manager of the user's own he has no cache: that is an answer, not a failure. */
         if (absent)
                 caches = json_object_new_array();
         else if (json_get_array(reply.parameters, "caches", &caches) < 0)
@@ -147,7 +147,7 @@ int verb_list(const Invocation *i)
         if (a->json)
                 return output_json(document);
         if (json_object_array_length(caches) == 0) {
-                output_note("no caches");
+                output_note("no caches%s", absent ? " (no manager is running)" : "");
                 return EXIT_SUCCESS;
         }
         cache_table_print(stdout, caches);

@@ -32,6 +32,11 @@ static void say_stopped(const char *name, struct json_object *cache)
         if (cache_size_describe(cache, &size) < 0)
                 return;
         (void) json_get_string(cache, "message", &message);
+        if (streq(cache_string(cache, "state"), "failed")) {
+                output_note("'%s' had failed and held nothing; its record is removed%s%s", name,
+                            message ? ": " : "", message ? message : "");
+                return;
+        }
         output_note("'%s' is stopped: %s given back%s%s", name, size, message ? "; " : "",
                     message ? message : "");
 }
@@ -58,7 +63,8 @@ static int stop_one(const Arguments *a, const Target *t, VarlinkClient *client, 
                 return manager_refusal(t, &reply);
         if (json_get_object(reply.parameters, "cache", &cache) < 0)
                 return manager_call_error(t, -EBADMSG);
-        say_stopped(name, cache);
+        if (!a->quiet)
+                say_stopped(name, cache);
         *ret_cache = json_object_get(cache);
         return 0;
 }
@@ -107,7 +113,7 @@ static int stop_all(const Invocation *i, const Target *t, usec_t timeout)
                         return manager_call_error(t, -EBADMSG);
                 code = stop_listed(a, t, client, caches, timeout, stopped);
         }
-        if (!caches || json_object_array_length(caches) == 0)
+        if (!a->quiet && (!caches || json_object_array_length(caches) == 0))
                 output_note("no caches to stop");
         if (!a->json)
                 return code;
@@ -194,8 +200,8 @@ int verb_gc(const Invocation *i)
                 return help_refer(i, "--resident and --cache-root cannot be combined");
         if (!a->resident)
                 return output_error(
-                        "disk generations are not available in this version: 'gc --resident' collects "
-                        "caches in memory");
+                        "gc needs --resident, which collects caches in memory: disk generations, which it "
+                        "collects without it, are not available in this version");
         parameters = name_parameters(NULL);
         if (!parameters ||
             (a->max_bytes.set && json_add_size(parameters, "maxBytes", a->max_bytes.value) < 0) ||
@@ -205,6 +211,16 @@ int verb_gc(const Invocation *i)
         r = changing_call(i, MANAGER ".Collect", TAKE_PTR(parameters),
                           timeout_or(&a->timeout, TIMEOUT_DEFAULT), NULL, &reply);
         return r != 0 ? r : gc_report(a, reply.parameters);
+}
+
+static int refuse_quota(const Invocation *i)
+{
+        _cleanup_free_ char *message = NULL;
+
+        if (text_format(&message, "SIZE is " SIZE_FORMS ", or 'none', not '%s'",
+                        i->arguments->positional[0]) < 0)
+                return output_error("out of memory");
+        return help_refer(i, message);
 }
 
 int verb_set_quota(const Invocation *i)
@@ -220,9 +236,7 @@ int verb_set_quota(const Invocation *i)
         if (!streq(a->positional[0], "none")) {
                 r = parse_size(a->positional[0], &quota);
                 if (r < 0 || quota > INT64_MAX)
-                        return help_refer(
-                                i, "SIZE is a number of bytes, one with a binary suffix such as 32GiB, "
-                                   "or 'none'");
+                        return refuse_quota(i);
                 if (!parameters || json_add_size(parameters, "maxResidentBytes", quota) < 0)
                         return output_error("out of memory");
         }

@@ -92,6 +92,7 @@ static const OptionSpec stop_options[] = {
         OPT("force", OPTION_FLAG, force, NULL, .help = "Stop although processes hold leases"),
         OPT("timeout", OPTION_SECONDS, timeout, "SECONDS",
             .help = "How long to wait until the memory is given back (default: 5)"),
+        OPT("quiet", OPTION_FLAG, quiet, NULL, .letter = 'q', .help = "Say nothing where all went well"),
         OPT_JSON,
         END,
 };
@@ -158,8 +159,8 @@ const Verb verb_table[] = {
          0, 0, gc_options, verb_gc},
         {"set-quota", "SIZE|none [OPTION…]", "Set the quota that all caches of a manager share", NULL, 0,
          "SIZE or 'none'", 1, 1, set_quota_options, verb_set_quota},
-        {"doctor", "[OPTION…]", "Check whether this machine has what iloader needs", NULL, VERB_LOCAL, "NAME",
-         0, 0, json_options, verb_doctor},
+        {"doctor", "[OPTION…]", "Check whether this machine has what iloader needs", NULL,
+         VERB_LOCAL | VERB_BASE, "NAME", 0, 0, json_options, verb_doctor},
         {"selftest", "[OPTION…]", "Load, read, lease and stop a small checkpoint of its own", NULL,
          VERB_LOCAL, "NAME", 0, 0, NULL, verb_selftest},
         {"bench", "PATH [OPTION…]", "Measure sequential reading of a directory or file",
@@ -181,6 +182,13 @@ const Verb *verb_find(const char *name)
                 if (streq(v->name, name))
                         return v;
         return NULL;
+}
+
+bool verb_uses(const Verb *v, const OptionSpec *global)
+{
+        if (!v || !(v->flags & VERB_LOCAL) || streq(global->name, "help") || streq(global->name, "version"))
+                return true;
+        return (v->flags & VERB_BASE) && streq(global->name, "base-dir");
 }
 
 const char *verb_closest(const char *name)

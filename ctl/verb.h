@@ -19,6 +19,7 @@ typedef enum VerbFlags {
         VERB_NAME_OPTIONAL = 1 << 1, /* the same, and may do without */
         VERB_COMMAND = 1 << 2,       /* a command follows the name; own failures exit with 125 */
         VERB_LOCAL = 1 << 3,         /* speaks with no manager */
+        VERB_BASE = 1 << 4,          /* looks at BASE nevertheless */
 } VerbFlags;
 
 typedef struct Verb {
@@ -37,6 +38,8 @@ extern const Verb verb_table[];           /* ends with an entry without a name *
 extern const OptionSpec global_options[]; /* likewise; before and after every verb */
 
 const Verb *verb_find(const char *name);
+/* Whether a global option means anything to a verb (NULL: to some verb). */
+bool verb_uses(const Verb *v, const OptionSpec *global);
 /* What was probably meant, or NULL. */
 const char *verb_closest(const char *name);
 /* The table for tests of manual and completion; *ret is owned. */

@@ -5,9 +5,10 @@
 
 #include "wire/client.h"
 
-#define ENDPOINT_SYSTEM_RUNTIME "/run/iloader"
-#define ENDPOINT_SOCKET_NAME    "io.iloader.Manager"
-#define ENDPOINT_SYSTEM_SOCKET  ENDPOINT_SYSTEM_RUNTIME "/" ENDPOINT_SOCKET_NAME
+#define ENDPOINT_SYSTEM_RUNTIME       "/run/iloader"
+#define ENDPOINT_SYSTEM_CONFIGURATION "/etc/iloader"
+#define ENDPOINT_SOCKET_NAME          "io.iloader.Manager"
+#define ENDPOINT_SYSTEM_SOCKET        ENDPOINT_SYSTEM_RUNTIME "/" ENDPOINT_SOCKET_NAME
 /* What fits sockaddr_un beside its NUL, unix(7). */
 #define ENDPOINT_SOCKET_MAX 107U
 
