@@ -166,7 +166,9 @@ class Product:
         """What happens inside must leave no cache, descriptor, worker, view or file behind, and disturb no other
         cache."""
         def look():
-            return {"caches": {n: (c["state"], c.get("pid"), c["fingerprint"]) for n, c in self.caches().items()},
+            # A failed cache holds nothing: it is a record of why.
+            return {"caches": {n: (c["state"], c.get("pid"), c["fingerprint"]) for n, c in self.caches().items()
+                               if c["state"] != "failed"},
                     "workers": sorted(self.worker_pids()), "descriptors": self.manager_descriptors(),
                     "files": sorted(str(p.relative_to(self.base)) for d in ("run", "views") if (self.base / d).exists()
                                     for p in (self.base / d).glob("**/*"))}
