@@ -491,7 +491,7 @@ static int next_entry(DIR *d, const char **ret)
                 errno = 0;
                 entry = readdir(d);
                 if (!entry)
-                        return -errno;
+                        return errno > 0 ? -errno : 0;
         } while (is_dot(entry->d_name, strlen(entry->d_name)) ||
                  is_dot_dot(entry->d_name, strlen(entry->d_name)));
         *ret = entry->d_name;
