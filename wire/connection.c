@@ -154,7 +154,7 @@ static void connection_flush(Connection *c)
         }
 }
 
-static void connection_read(Connection *c)
+void connection_read(Connection *c)
 {
         for (unsigned i = 0; i < CALLS_PER_WAKEUP && connection_reads(c); i++) {
                 _cleanup_frame_ Frame frame = {0};

@@ -66,6 +66,7 @@ struct Connection {
         sd_event_source *write_timer;   /* while something is queued */
         sd_event_source *partial_timer; /* while a message has come in part */
         bool draining;                  /* nothing more is read; ends when the queue is sent */
+        bool last_read;                 /* of a shutdown */
         bool dead;
         Connection *previous;
         Connection *next;
@@ -96,6 +97,8 @@ int connection_send(Connection *c, struct json_object *object, const int *fds, s
 /* Ends it; it is freed, and its call told, from the event loop. */
 void connection_kill(Connection *c);
 /* Reads no more, and ends it once its queue is sent. */
+/* Takes calls that have come, some at a time. */
+void connection_read(Connection *c);
 void connection_drain(Connection *c);
 /* Watches for what the connection now waits for. */
 void connection_update(Connection *c);

@@ -171,6 +171,11 @@ static void close_listeners(VarlinkServer *s)
         s->n_listeners = 0;
 }
 
+void varlink_server_stop_listening(VarlinkServer *s)
+{
+        close_listeners(s);
+}
+
 VarlinkServer *varlink_server_free(VarlinkServer *s)
 {
         if (!s)
@@ -422,6 +427,21 @@ void varlink_server_set_validator(VarlinkServer *s, VarlinkValidator validator, 
         s->validator_userdata = userdata;
 }
 
+/* From the start for each, since a call may end other connections than its own. */
+static void read_last_calls(VarlinkServer *s)
+{
+        Connection *c;
+
+        do {
+                for (c = s->live; c && c->last_read; c = c->next)
+                        ;
+                if (c) {
+                        c->last_read = true;
+                        connection_read(c);
+                }
+        } while (c);
+}
+
 void varlink_server_shutdown(VarlinkServer *s)
 {
         Connection *next;
@@ -430,6 +450,7 @@ void varlink_server_shutdown(VarlinkServer *s)
                 return;
         s->stopped = true;
         close_listeners(s);
+        read_last_calls(s);
         for (Connection *c = s->live; c; c = next) {
                 next = c->next;
                 connection_drain(c);

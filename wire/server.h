@@ -89,8 +89,11 @@ void varlink_server_set_error_handler(VarlinkServer *s, VarlinkErrorHandler hand
 typedef int (*VarlinkValidator)(const char *method, const char *error, struct json_object *parameters,
                                 void *userdata);
 void varlink_server_set_validator(VarlinkServer *s, VarlinkValidator validator, void *userdata);
-/* Stops accepting and reading; closes connections once their queues are sent, after the write timeout in any
- * case. The idle handler tells when none is left. */
+/* Closes the listening sockets. Who is still in their queues waits there for whoever else has them open. */
+void varlink_server_stop_listening(VarlinkServer *s);
+/* Stops listening; takes the calls that have come already, so that nobody who got in goes unanswered where
+ * the answer needs no waiting; stops reading; closes connections once their queues are sent, after the write
+ * timeout in any case. The idle handler tells when none is left. */
 void varlink_server_shutdown(VarlinkServer *s);
 /* Pending connections wait in the listening sockets' queues: whether there is one. */
 bool varlink_server_has_pending(VarlinkServer *s);

@@ -813,6 +813,53 @@ static void shutdown_sends_what_is_queued(void **state)
         close_fd(fd);
 }
 
+static void shutdown_answers_what_has_come(void **state)
+{
+        static const char listed[] = "{\"method\":\"org.varlink.service.GetInfo\"}";
+        Fixture *f = *state;
+        char sink[1024];
+        int fds[3];
+
+        fixture_start(f);
+        for (unsigned i = 0; i < ELEMENTSOF(fds); i++)
+                fds[i] = raw_connect(f);
+        settle(f);
+        assert_int_equal(varlink_server_connections(f->server), 3);
+        /* Two have said something that nobody has read yet; the third has nothing to say. */
+        raw_send(fds[0], listed);
+        raw_send(fds[1], listed);
+        varlink_server_shutdown(f->server);
+        settle(f);
+        for (unsigned i = 0; i < 2; i++) {
+                assert_true(recv(fds[i], sink, sizeof(sink), 0) > 10);
+                assert_int_equal(recv(fds[i], sink, sizeof(sink), 0), 0);
+        }
+        assert_int_equal(recv(fds[2], sink, sizeof(sink), 0), 0);
+        assert_int_equal(varlink_server_connections(f->server), 0);
+        for (unsigned i = 0; i < ELEMENTSOF(fds); i++)
+                close_fd(fds[i]);
+}
+
+static void a_server_that_stops_listening_leaves_the_queue(void **state)
+{
+        Fixture *f = *state;
+        char sink[16];
+        int in;
+
+        fixture_start(f);
+        in = raw_connect(f);
+        settle(f);
+        varlink_server_stop_listening(f->server);
+        assert_int_equal(varlink_server_connections(f->server), 1);
+        raw_send(in, "{\"method\":\"org.varlink.service.GetInfo\"}");
+        settle(f);
+        assert_true(recv(in, sink, sizeof(sink), 0) > 0);
+        varlink_server_shutdown(f->server);
+        settle(f);
+        assert_int_equal(varlink_server_connections(f->server), 0);
+        close_fd(in);
+}
+
 static void pending_connections_are_seen(void **state)
 {
         Fixture *f = *state;
@@ -852,6 +899,8 @@ int main(void)
                 TEST(without_error_handler_the_connection_ends),
                 TEST(shutdown_sends_what_is_queued),
                 TEST(pending_connections_are_seen),
+                TEST(shutdown_answers_what_has_come),
+                TEST(a_server_that_stops_listening_leaves_the_queue),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
