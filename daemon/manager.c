@@ -479,6 +479,9 @@ void manager_stop(Manager *m)
         m->stopping = true;
         (void) sd_notify(0, "STOPPING=1");
         runtime_retract(m->runtime);
+        /* Who comes now waits in the queue of systemd's socket for the next manager; one of our own has no next. */
+        if (!m->runtime->socket_made)
+                varlink_server_stop_listening(m->server);
         runtime_remove_socket(m->runtime);
         r = sd_event_add_time_relative(m->event, &m->stop_source, CLOCK_MONOTONIC, STOP_TIMEOUT, 0,
                                        on_stop_timeout, m);
