@@ -508,7 +508,7 @@ int path_list_directory(int dirfd, bool (*wanted)(const char *name), size_t max,
         _cleanup_(closedirp) DIR *d = NULL;
         _cleanup_strv_ char **names = NULL;
         size_t n = 0, allocated = 16;
-        const char *name = NULL;
+        const char *name = "";
         int r;
 
         d = open_listing(dirfd, ".");
@@ -548,7 +548,7 @@ static int remove_entry(int dirfd, const char *name, unsigned depth, uint64_t *l
 static int remove_entries(DIR *d, unsigned depth, uint64_t *left, bool *ret_removed)
 {
         bool removed = false;
-        const char *name = NULL;
+        const char *name = "";
         int r;
 
         while ((r = next_entry(d, &name)) > 0) {
