@@ -509,12 +509,14 @@ static int on_acquire(VarlinkCall *call, void *parameters, void *userdata)
         if (r >= 0)
                 r = lease_acquire(&m->leases, c, r, peer->uid, &fault, &l);
         if (r < 0) {
+                fields.cache = cache_name(c);
                 fields.uid = peer->uid;
                 fields.pid = peer->pid;
                 if (fault.kind != FAULT_NONE) {
                         fields.reason = fault_message(&fault);
-                        note_event(c, EVENT_LEASE_REFUSED, &fields, "Cache '%s': a lease was refused: %s",
-                                   cache_name(c), fields.reason);
+                        /* To the journal alone, which limits rates. */
+                        event_log(EVENT_LEASE_REFUSED, &fields, "Cache '%s': a lease was refused: %s",
+                                  cache_name(c), fault_message(&fault));
                 }
                 return api_fail(m, call, r, &fault);
         }

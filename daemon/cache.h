@@ -89,6 +89,8 @@ struct Cache {
         char *message;      /* for people */
         char *reason;       /* of a stop, for the log */
         char **log_backlog; /* lines that wait until it is admitted */
+        usec_t log_window;  /* when its present period of counting lines began */
+        uint64_t log_lines; /* in it */
 
         struct Lease *leases;
         size_t n_leases;

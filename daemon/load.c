@@ -260,7 +260,7 @@ static void on_selected(Cache *c, WorkerMessage *m)
                 teardown_fail(c, &fault);
                 return;
         }
-        r = worker_send(c->worker, "load", NULL);
+        r = worker_send(c->worker, "load");
         if (r < 0) {
                 fail_errno(c, r, "cannot tell the worker to load");
                 return;
@@ -395,7 +395,7 @@ static void on_loaded(Cache *c, const WorkerMessage *m)
                    format_size(rate, (uint64_t) ((double) c->bytes * 1e6 / (double) MAX2(c->copy_usec, 1U))));
         c->phase = CACHE_HANDING;
         c->view_touched = !c->view_by_manager;
-        r = worker_send(c->worker, "publish", NULL);
+        r = worker_send(c->worker, "publish");
         if (r < 0)
                 fail_errno(c, r, "cannot tell the worker to publish");
 }

@@ -362,6 +362,8 @@ int main(int argc, char **argv)
                 return r == 0 ? EXIT_SUCCESS : EXIT_USAGE;
         (void) umask(0022);
         (void) signal(SIGPIPE, SIG_IGN);
+        /* Where our parent ignored it, the kernel would reap our children itself. */
+        (void) signal(SIGCHLD, SIG_DFL);
         /* A limit on the size of files is an error where it strikes, not the end. */
         (void) signal(SIGXFSZ, SIG_IGN);
         r = run(&a);

@@ -21,8 +21,10 @@
 
 /* How long a clean end may take in all, and the answers after it. */
 #define STOP_TIMEOUT (60 * USEC_PER_SEC)
-/* Entries of failed loads that wait to be asked about. */
-#define FAILED_MAX 64U
+/* Entries of failed caches, and for how long one that nobody has heard of keeps a manager that is otherwise
+ * idle. */
+#define FAILED_MAX  64U
+#define FAILED_KEEP (600 * USEC_PER_SEC)
 /* Descriptors for all but resident files and leases: connections, workers, the manager's own. */
 #define DESCRIPTOR_SPARE 512U
 
@@ -384,6 +386,16 @@ static void tell_systemd(Manager *m)
         m->status = TAKE_PTR(status);
 }
 
+/* A failure that nobody has heard of yet keeps the manager for a while, so that it can be told. */
+static bool has_untold_failure(const Manager *m)
+{
+        for (size_t i = 0; i < m->n_caches; i++)
+                if (is_failed(m->caches[i]) && !m->caches[i]->heard &&
+                    now_monotonic() - m->caches[i]->used < FAILED_KEEP)
+                        return true;
+        return false;
+}
+
 static int leave(Manager *m)
 {
         varlink_server_shutdown(m->server);
@@ -397,6 +409,10 @@ static int on_idle(_unused_ sd_event_source *source, _unused_ uint64_t usec, voi
 
         if (m->stopping || manager_caches(m) > 0 || varlink_server_connections(m->server) > 0)
                 return 0;
+        if (has_untold_failure(m)) {
+                manager_changed(m);
+                return 0;
+        }
         /* Under the starters' lock nobody can be about to connect, except those who wait in the socket's
          * queue. */
         r = runtime_lock_starters(m->runtime);

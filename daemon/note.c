@@ -9,6 +9,9 @@
 
 /* Lines that wait for a worker that is still loading. */
 #define BACKLOG_MAX 32U
+/* So many lines in so long a time. */
+#define WINDOW_LINES 1000U
+#define WINDOW       (60 * USEC_PER_SEC)
 
 int note_line(const char *text, char **ret)
 {
@@ -27,14 +30,26 @@ static bool worker_listens(const Cache *c)
         return c->worker && c->admitted && c->phase <= CACHE_HELD;
 }
 
+/* Whoever may lease a cache can make lines; the owner's disk is not his to fill. */
+static bool may_log(Cache *c)
+{
+        usec_t now = now_monotonic();
+
+        if (now - c->log_window > WINDOW) {
+                c->log_window = now;
+                c->log_lines = 0;
+        }
+        return c->log_lines++ < WINDOW_LINES;
+}
+
 static void note_log(Cache *c, const char *text)
 {
         _cleanup_free_ char *line = NULL;
 
-        if (!c->log_file || note_line(text, &line) < 0)
+        if (!c->log_file || !may_log(c) || note_line(text, &line) < 0)
                 return;
         if (worker_listens(c))
-                (void) worker_send(c->worker, "log", line);
+                (void) worker_log(c->worker, line);
         else if (!c->admitted && strv_length(c->log_backlog) < BACKLOG_MAX)
                 (void) strv_append(&c->log_backlog, line);
 }
@@ -43,7 +58,7 @@ void note_flush(Cache *c)
 {
         for (char **l = c->log_backlog; l && *l; l++)
                 if (c->worker)
-                        (void) worker_send(c->worker, "log", *l);
+                        (void) worker_log(c->worker, *l);
         c->log_backlog = strv_free(c->log_backlog);
 }
 

@@ -1,8 +1,21 @@
 /* The interface's types, built from the manager's objects. */
 #include "daemon/reply.h"
 
+#include "base/text.h"
 #include "daemon/lease.h"
 #include "daemon/workers.h"
+
+/* Messages and paths of cgroups may hold any bytes; JSON may not. */
+static int add_text(struct json_object *o, const char *key, const char *bytes)
+{
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        if (!bytes)
+                return 0;
+        r = utf8_approximate(bytes, &text);
+        return r < 0 ? r : json_add_string(o, key, text);
+}
 
 static int reply_lease(const Lease *l, struct json_object **ret)
 {
@@ -54,7 +67,7 @@ static int reply_budget(const Cache *c, struct json_object **ret)
         if ((r = json_add_size(o, "requiredBytes", b->required_bytes)) < 0 ||
             (r = json_add_size(o, "availableBytes", b->available_bytes)) < 0 ||
             (r = json_add_size(o, "budgetBytes", b->budget_bytes)) < 0 ||
-            (r = json_add_string(o, "limit", b->limit)) < 0 ||
+            (r = add_text(o, "limit", b->limit)) < 0 ||
             (r = json_add_double(o, "memoryFraction", s->memory_fraction)) < 0 ||
             (r = json_add_size(o, "reserveBytes", s->reserve_bytes)) < 0 ||
             (r = json_add_bool(o, "forced", c->forced)) < 0)
@@ -110,7 +123,7 @@ static int add_optional(const Cache *c, struct json_object *o)
                 if (r < 0)
                         return r;
         }
-        return json_add_string(o, "message", c->message);
+        return add_text(o, "message", c->message);
 }
 
 int reply_cache(const Cache *c, struct json_object **ret)

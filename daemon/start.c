@@ -209,6 +209,7 @@ static int normalize_settings(const Manager *m, CacheSettings *s)
         _cleanup_free_ char *view = NULL, *pid_file = NULL, *log_file = NULL;
         int r;
 
+        assert(s);
         r = runtime_view(m->runtime, s->name, &view);
         if (r >= 0 && m->policy.scope == SCOPE_USER)
                 r = runtime_pid_file(m->runtime, s->name, &pid_file);
@@ -276,7 +277,6 @@ static int resolve_owner(StartRequest *r, const VarlinkPeer *peer, bool configur
         Manager *m = r->manager;
         int q;
 
-        assert(r->settings);
         if (r->settings->owner) {
                 q = identity_from_user(r->settings->owner, &r->owner);
                 if (q == -ENOMEM)

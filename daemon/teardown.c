@@ -55,6 +55,7 @@ static void teardown_finish(Cache *c)
                 /* The entry may stay for long; its caller's root directory is not to be held for that. */
                 c->root_fd = close_fd(c->root_fd);
                 cache_set_state(c, MANAGER_CACHE_STATE_FAILED);
+                cache_touch(c);
                 (void) cache_set_message(c, "%s", fault_message(&c->fault));
                 manager_emit(m, MANAGER_CHANGE_KIND_FAILED, c);
         } else

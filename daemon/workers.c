@@ -17,6 +17,8 @@
  * includes that the kernel gives back all its memory. */
 #define LEAVE_TIMEOUT (5 * USEC_PER_SEC)
 #define KILL_TIMEOUT  (120 * USEC_PER_SEC)
+/* Log lines that a worker has not read yet, in bytes. */
+#define LOG_QUEUE_MAX KIB(64)
 
 struct Worker {
         WorkerPool *pool;
@@ -209,7 +211,7 @@ static void worker_update_events(Worker *w)
                         w->io_source, EPOLLIN | (frame_stream_queued(w->stream) > 0 ? EPOLLOUT : 0));
 }
 
-int worker_send(Worker *w, const char *command, const char *line)
+static int send_command(Worker *w, const char *command, const char *line)
 {
         _cleanup_json_ struct json_object *o = NULL;
         int r;
@@ -224,6 +226,16 @@ int worker_send(Worker *w, const char *command, const char *line)
                 r = frame_stream_send(w->stream, o, NULL, 0);
         worker_update_events(w);
         return r;
+}
+
+int worker_send(Worker *w, const char *command)
+{
+        return send_command(w, command, NULL);
+}
+
+int worker_log(Worker *w, const char *line)
+{
+        return frame_stream_queued(w->stream) > LOG_QUEUE_MAX ? -ENOBUFS : send_command(w, "log", line);
 }
 
 /* One frame. Negative where the stream is over. */
@@ -414,7 +426,7 @@ void worker_end(Worker *w, const char *command)
 {
         w->ending = true;
         worker_set_waiting(w, false);
-        if (!command || worker_send(w, command, NULL) < 0) {
+        if (!command || worker_send(w, command) < 0) {
                 worker_kill(w);
                 return;
         }

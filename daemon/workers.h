@@ -46,9 +46,11 @@ typedef struct WorkerStart {
 /* Starts one and sends the job. The stall limit holds until worker_set_waiting(w, false). */
 int worker_spawn(WorkerPool *p, const WorkerStart *start, Worker **ret);
 pid_t worker_pid(const Worker *w);
-/* A command of the protocol, with a line for "log". Errors mean that the worker is on its way out: its end
+/* A command of the protocol. Errors mean that the worker is on its way out: its end
  * will be told. */
-int worker_send(Worker *w, const char *command, const char *line);
+int worker_send(Worker *w, const char *command);
+/* A line for its log file. -ENOBUFS where it doesn't read: log lines are not worth memory. */
+int worker_log(Worker *w, const char *line);
 /* Whether something is expected of the worker, so that silence is a fault. */
 void worker_set_waiting(Worker *w, bool waiting);
 /* Sends the command and gives the process some seconds to leave before it is killed; NULL: killed at once.
