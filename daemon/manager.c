@@ -414,9 +414,9 @@ static int on_idle(_unused_ sd_event_source *source, _unused_ uint64_t usec, voi
                 return 0;
         }
         /* Under the starters' lock nobody can be about to connect, except those who wait in the socket's
-         * queue. */
+         * queue. Where the directory has been removed there is neither lock nor socket to find us by. */
         r = runtime_lock_starters(m->runtime);
-        if (r < 0 || varlink_server_has_pending(m->server)) {
+        if ((r < 0 && r != -ENOENT) || varlink_server_has_pending(m->server)) {
                 runtime_unlock_starters(m->runtime);
                 manager_changed(m);
                 return 0;
@@ -495,7 +495,8 @@ void manager_stop(Manager *m)
         m->stopping = true;
         (void) sd_notify(0, "STOPPING=1");
         runtime_retract(m->runtime);
-        /* Who comes now waits in the queue of systemd's socket for the next manager; one of our own has no next. */
+        /* Who comes now waits in the queue of systemd's socket for the next manager; one of our own has no
+         * next. */
         if (!m->runtime->socket_made)
                 varlink_server_stop_listening(m->server);
         runtime_remove_socket(m->runtime);
