@@ -83,25 +83,32 @@ static int refuse_holder(int error, Fault *fault)
         }
 }
 
-static int check_holder(const ProcessInfo *info, uid_t asking_uid, Fault *fault)
+static int check_holder(const Cache *c, const ProcessInfo *info, uid_t asking_uid, Fault *fault)
 {
         if (asking_uid != 0 && info->uid != asking_uid)
                 return fault_set(fault, FAULT_INVALID_HOLDER, NULL,
                                  "process %d belongs to user %u and not to the caller, user %u",
                                  (int) info->pid, (unsigned) info->uid, (unsigned) asking_uid);
+        /* It would end with what it protects, and so block every stop. */
+        if (info->pid == getpid() || info->pid == c->pid)
+                return fault_set(
+                        fault, FAULT_INVALID_HOLDER, NULL,
+                        "process %d is the manager's own and can't hold a cache: send the pidfd of the "
+                        "process that reads it",
+                        (int) info->pid);
         return 0;
 }
 
 /* Who is behind the pidfd: -ESRCH where nobody is any more; FAULT_REFUSED where it is none, or not the
  * asker's to use. */
-static int identify_holder(int pidfd, uid_t asking_uid, ProcessInfo *ret, Fault *fault)
+static int identify_holder(const Cache *c, int pidfd, uid_t asking_uid, ProcessInfo *ret, Fault *fault)
 {
         int r;
 
         r = pidfd_get_info(pidfd, ret);
         if (r == -ESRCH || r == -ENOMEM)
                 return r;
-        return r < 0 ? refuse_holder(r, fault) : check_holder(ret, asking_uid, fault);
+        return r < 0 ? refuse_holder(r, fault) : check_holder(c, ret, asking_uid, fault);
 }
 
 static int check_caps(const LeaseTable *t, uid_t asking_uid, Fault *fault)
@@ -132,7 +139,7 @@ int lease_acquire(LeaseTable *t, Cache *c, int pidfd, uid_t asking_uid, Fault *f
 
         if (c->state != MANAGER_CACHE_STATE_READY)
                 return cache_refuse_unready(c, fault);
-        r = identify_holder(fd, asking_uid, &info, fault);
+        r = identify_holder(c, fd, asking_uid, &info, fault);
         if (r < 0)
                 return r == -ESRCH ? refuse_holder(r, fault) : r;
         l = lease_find(c, &info);
@@ -179,7 +186,7 @@ int lease_release(Cache *c, int pidfd, uid_t asking_uid, Fault *fault)
         Lease *l;
         int r;
 
-        r = identify_holder(fd, asking_uid, &info, fault);
+        r = identify_holder(c, fd, asking_uid, &info, fault);
         if (r < 0)
                 return r == -ESRCH ? 0 : r;
         l = lease_find(c, &info);

@@ -15,7 +15,7 @@
 
 /* How long a worker may take to leave by itself; and how long its end may take once it is killed, which
  * includes that the kernel gives back all its memory. */
-#define LEAVE_TIMEOUT (5 * USEC_PER_SEC)
+#define LEAVE_TIMEOUT (3 * USEC_PER_SEC)
 #define KILL_TIMEOUT  (120 * USEC_PER_SEC)
 /* Log lines that a worker has not read yet, in bytes. */
 #define LOG_QUEUE_MAX KIB(64)

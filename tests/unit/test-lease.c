@@ -167,6 +167,11 @@ static void holders_that_are_none(void **state)
         (void) close(pipes[1]);
         /* somebody else's process */
         refused(f, pidfd_open_pid(pid), getuid() + 12345, FAULT_INVALID_HOLDER);
+        /* the manager itself, and the worker that holds the memory: either would outlast every stop */
+        refused(f, pidfd_open_pid(getpid()), getuid(), FAULT_INVALID_HOLDER);
+        f->cache->pid = pid;
+        refused(f, pidfd_open_pid(pid), getuid(), FAULT_INVALID_HOLDER);
+        f->cache->pid = 0;
         end(pid);
         refused(f, fd, getuid(), FAULT_INVALID_HOLDER);
         assert_int_equal(f->table.n, 0);
