@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import stat
 import sys
 import threading
@@ -322,6 +323,15 @@ def an_embedded_manager_leaves_when_it_is_empty():
         assert not p.socket.exists()
         p.start(p.path("model"), "qwen")
         assert p.manager_pid() != pid
+
+
+@tap.test
+def a_manager_whose_base_was_removed_leaves():
+    with Product() as p:
+        p.start_manager(idle_exit="1")
+        pid = p.manager_pid()
+        shutil.rmtree(p.base)
+        process.wait_for_end(pid)
 
 
 tap.main()
