@@ -40,7 +40,7 @@ static void seeded_fault(const Target *t, const void *parameters)
 {
         const ManagerStartParameters *p = parameters;
 
-        if (t->fields == manager_start_fields && p->workers.set && p->workers.value >= 1000)
+        if (t->fields == manager_start_fields && strlen(p->name) > 12)
                 abort();
 }
 #endif

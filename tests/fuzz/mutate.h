@@ -78,13 +78,13 @@ static inline struct json_object *mutation_number(Mutation *m, struct json_objec
         }
 }
 
-/* A new value in place of an old one, most often of the same type. */
+/* A new value in place of an old one, most often of the same type; NULL: of any. */
 static inline struct json_object *mutation_value(Mutation *m, struct json_object *old)
 {
-        static const json_type others[] = {json_type_null,   json_type_boolean, json_type_int,
-                                           json_type_string, json_type_array,   json_type_object};
-        json_type type = mutation_pick(m, 4) > 0 ? json_object_get_type(old)
-                                                 : others[mutation_pick(m, ELEMENTSOF(others))];
+        static const json_type others[] = {json_type_int,  json_type_string, json_type_boolean,
+                                           json_type_null, json_type_array,  json_type_object};
+        json_type type = old && mutation_pick(m, 4) > 0 ? json_object_get_type(old)
+                                                        : others[mutation_pick(m, ELEMENTSOF(others))];
 
         switch (type) {
         case json_type_boolean:
