@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -82,13 +83,15 @@ static void write_listen_pid(char buffer[static 32], pid_t pid)
 /* Handlers of the parent mean nothing to the program, and what it ignored would stay ignored. */
 static int reset_signals(void)
 {
-        struct sigaction action = {.sa_handler = SIG_DFL};
+        /* The kernel's own structure, all of it zero: SIG_DFL with nothing set. The C library refuses two
+         * signals that it keeps to itself, and another one than ours may have left them ignored. */
+        static const unsigned char action[64];
         sigset_t none;
         int sig;
 
         for (sig = 1; sig < NSIG; sig++)
-                /* Refused for SIGKILL, SIGSTOP and the two that the C library keeps to itself. */
-                (void) sigaction(sig, &action, NULL);
+                /* Refused for SIGKILL and SIGSTOP. */
+                (void) syscall(SYS_rt_sigaction, sig, action, NULL, NSIG / 8);
         if (sigemptyset(&none) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
                 return -errno;
         return 0;

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -195,6 +196,11 @@ static void test_clean_child(_unused_ void **state)
         SpawnOptions options = SPAWN_OPTIONS_INIT;
         _cleanup_free_ char *text = NULL, *line = NULL;
         _cleanup_close_ int leaked = fcntl(STDIN_FILENO, F_DUPFD, 50), low = fcntl(STDIN_FILENO, F_DUPFD, 3);
+        /* The kernel's structure begins with the handler. */
+        struct {
+                void (*handler)(int);
+                unsigned long rest[7];
+        } ignore = {.handler = SIG_IGN};
         sigset_t set, before;
         pid_t pid = 0;
 
@@ -203,6 +209,8 @@ static void test_clean_child(_unused_ void **state)
         assert_ptr_not_equal(signal(SIGPIPE, SIG_IGN), SIG_ERR);
         assert_ptr_not_equal(signal(SIGUSR1, on_signal), SIG_ERR);
         assert_ptr_not_equal(signal(SIGRTMIN + 3, SIG_IGN), SIG_ERR);
+        /* One that glibc keeps to itself, as runtimes that bypass it leave it. */
+        assert_int_equal(syscall(SYS_rt_sigaction, 32, &ignore, NULL, NSIG / 8), 0);
         assert_int_equal(sigemptyset(&set), 0);
         assert_int_equal(sigaddset(&set, SIGTERM), 0);
         assert_int_equal(sigprocmask(SIG_BLOCK, &set, NULL), 0);
