@@ -85,7 +85,8 @@ include tests/tests.mk
 install: all man
 	install -d $(addprefix $(DESTDIR),$(BINDIR) $(PKGLIBDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/iloader \
 		$(UNITDIR)/system $(UNITDIR)/user $(SYSUSERSDIR) $(TMPFILESDIR) $(CATALOGDIR) \
-		$(DATADIR)/bash-completion/completions $(DATADIR)/varlink $(SYSCONFDIR)/iloader/caches)
+		$(DATADIR)/bash-completion/completions $(DATADIR)/varlink $(DATADIR)/doc/iloader/examples \
+		$(SYSCONFDIR)/iloader/caches)
 	install -m 0755 $(B)/iloader $(DESTDIR)$(BINDIR)/iloader
 	ln -sf iloader $(DESTDIR)$(BINDIR)/iloaderctl
 	install -m 0755 $(B)/iloaderd $(B)/iloader-worker $(DESTDIR)$(PKGLIBDIR)/
@@ -99,11 +100,14 @@ install: all man
 		>$(DESTDIR)$(UNITDIR)/system/$${f##*/} || exit 1; done
 	for f in units/user/*; do sed -e 's|@BINDIR@|$(BINDIR)|g;s|@PKGLIBDIR@|$(PKGLIBDIR)|g' $$f \
 		>$(DESTDIR)$(UNITDIR)/user/$${f##*/} || exit 1; done
+	for f in units/examples/*; do sed -e 's|@BINDIR@|$(BINDIR)|g' $$f \
+		>$(DESTDIR)$(DATADIR)/doc/iloader/examples/$${f##*/} || exit 1; done
 	install -m 0644 units/iloader.sysusers $(DESTDIR)$(SYSUSERSDIR)/iloader.conf
 	install -m 0644 units/iloader.tmpfiles $(DESTDIR)$(TMPFILESDIR)/iloader.conf
 	install -m 0644 units/iloader.catalog $(DESTDIR)$(CATALOGDIR)/iloader.catalog
 	[ -e $(DESTDIR)$(SYSCONFDIR)/iloader/iloaderd.conf ] || \
 		install -m 0644 etc/iloaderd.conf $(DESTDIR)$(SYSCONFDIR)/iloader/iloaderd.conf
+	install -m 0644 etc/caches/example.conf.sample $(DESTDIR)$(SYSCONFDIR)/iloader/caches/
 	$(B)/iloader completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/iloader
 	ln -sf iloader $(DESTDIR)$(DATADIR)/bash-completion/completions/iloaderctl
 	for f in $(MAN_PAGES); do s=$${f##*.}; install -D -m 0644 $$f $(DESTDIR)$(MANDIR)/man$$s/$${f##*/} || exit 1; done

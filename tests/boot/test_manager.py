@@ -175,6 +175,12 @@ def the_units_are_right(s):
     units = ["iloaderd.service", "iloaderd.socket", "iloader@x.service", "iloader.slice"]
     result = s.run("systemd-analyze", "verify", "--man=no", *units)
     assert result.code == 0 and "iloader" not in result.err, result
+    # The engines' are only as wrong as the absence of engines, and of their settings, makes them.
+    examples = s.run("find", "/usr/share/doc/iloader/examples", "-name", "*@.service").ok().out.split()
+    assert len(examples) == 4, examples
+    for example in examples:
+        result = s.run("systemd-analyze", "verify", "--man=no", example.replace("@.", "@x."))
+        assert result.code == 0 and "/examples/" not in result.err and "nknown" not in result.err, result
     suite = next(k for k, v in systems.items() if v is s)
     for unit in ("iloaderd.service", "iloader@x.service"):
         said = s.run("systemd-analyze", "security", "--no-pager", unit).out
