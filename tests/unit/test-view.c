@@ -919,24 +919,15 @@ static void test_long_name(_unused_ void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_publish),
-                cmocka_unit_test(test_permissions),
-                cmocka_unit_test(test_reader),
-                cmocka_unit_test(test_publish_again),
-                cmocka_unit_test(test_planted_links),
-                cmocka_unit_test(test_conflicts),
-                cmocka_unit_test(test_other_owner),
-                cmocka_unit_test(test_empty_directory),
-                cmocka_unit_test(test_overlap),
-                cmocka_unit_test(test_overlap_by_mount),
-                cmocka_unit_test(test_unwritable),
-                cmocka_unit_test(test_leftovers),
-                cmocka_unit_test(test_bad_manifests),
-                cmocka_unit_test(test_no_room),
-                cmocka_unit_test(test_mount_point),
-                cmocka_unit_test(test_probe),
-                cmocka_unit_test(test_many_files),
-                cmocka_unit_test(test_plain_rename),
+                cmocka_unit_test(test_publish),       cmocka_unit_test(test_permissions),
+                cmocka_unit_test(test_reader),        cmocka_unit_test(test_publish_again),
+                cmocka_unit_test(test_planted_links), cmocka_unit_test(test_conflicts),
+                cmocka_unit_test(test_other_owner),   cmocka_unit_test(test_empty_directory),
+                cmocka_unit_test(test_overlap),       cmocka_unit_test(test_overlap_by_mount),
+                cmocka_unit_test(test_unwritable),    cmocka_unit_test(test_leftovers),
+                cmocka_unit_test(test_bad_manifests), cmocka_unit_test(test_no_room),
+                cmocka_unit_test(test_mount_point),   cmocka_unit_test(test_probe),
+                cmocka_unit_test(test_many_files),    cmocka_unit_test(test_plain_rename),
                 cmocka_unit_test(test_long_name),
         };
 
