@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Include directions, formatting, scripts, units, manual pages and libiloader's exports."""
+import os
 import pathlib
 import re
 import shutil
