@@ -44,6 +44,10 @@ Manager *manager_free(Manager *m)
         close_fd(m->config_fd);
         close_fd(m->root_fd);
         runtime_free(m->runtime);
+        /* What is left are the records of failed ones. */
+        for (size_t i = 0; i < m->n_caches; i++)
+                if (m->caches[i]->phase == CACHE_GONE)
+                        cache_free(m->caches[i]);
         free(m->caches);
         free(m->status);
         sd_event_unref(m->event);
