@@ -83,7 +83,7 @@ int pid_file_write(int root_fd, const char *path, pid_t pid, PidFile *ret, Failu
 {
         _cleanup_pid_file_ PidFile p = PID_FILE_INIT;
         _cleanup_free_ char *text = NULL, *shown = NULL;
-        pid_t old;
+        pid_t old = 0;
         int r;
 
         (void) path_escape(path, &shown);
