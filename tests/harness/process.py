@@ -44,6 +44,9 @@ def _before_exec(limits, new_session, ignore_signals):
     def prepare():
         if new_session:
             os.setsid()
+        # What whoever runs the tests ignores (nohup, a shell's background) is no business of the program's.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         for number in ignore_signals:
             signal.signal(number, signal.SIG_IGN)
         for which, value in limits.items():
