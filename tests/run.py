@@ -31,6 +31,12 @@ SANITIZER_ENVIRONMENT = {
 }
 
 
+def reset_signals():
+    """What this process may ignore, being run in the background or under nohup, is no business of the tests."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Item:
     """One test program to run. alone: it uses all processors itself."""
 
@@ -47,7 +53,8 @@ class Item:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8", **self.environment}
         with open(log, "wb") as output:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=TREE,
-                                       env=environment, start_new_session=True)
+                                       env=environment, start_new_session=True,
+                                       preexec_fn=reset_signals)
             try:
                 code = process.wait(self.timeout)
             except subprocess.TimeoutExpired:

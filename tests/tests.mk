@@ -39,8 +39,10 @@ stage:
 	@rm -rf $(STAGE)
 	@$(MAKE) --no-print-directory B=$(B) SANITIZE=$(SANITIZE) install DESTDIR=$(STAGE) PREFIX=/usr >/dev/null
 
+# Exported, since quotes in it would not survive another pair around them.
+check-run: export LINT_CPPFLAGS = $(ALL_CPPFLAGS)
 check-run:
-	@LINT_CPPFLAGS='$(ALL_CPPFLAGS)' ILOADER_STAGE_RELEASE=$(STAGE_RELEASE) ILOADER_STAGE_SANITIZE=$(STAGE_SANITIZE) \
+	@ILOADER_STAGE_RELEASE=$(STAGE_RELEASE) ILOADER_STAGE_SANITIZE=$(STAGE_SANITIZE) \
 		FUZZ_SECONDS=$(FUZZ_SECONDS) $(PYTHON) tests/run.py $(if $(MATCH),--match '$(MATCH)') $(SUITES)
 
 # Small programs that integration tests need beside the product's, for example to make a system call fail.

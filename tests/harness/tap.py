@@ -113,6 +113,10 @@ def _run_case(number, name, function, timeout):
 
 def main(setup=None, teardown=None):
     """Runs the file's cases and exits. setup() runs once before; where it skips or fails, every case does."""
+    # Runners in the background, or under nohup, ignore these; programs under test would inherit that.
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     chosen = [t for t in _tests if not wanted or any(w in t[0] for w in wanted)]
