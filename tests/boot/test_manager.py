@@ -11,6 +11,8 @@ from harness import box, process, tap  # noqa: E402
 from harness.system import KINDS, SOCKET, System, unit_of  # noqa: E402
 
 SUITES = ["bookworm", "trixie", "sid"]
+# What doesn't hang on systemd's version is asked of the oldest and of one that has all that is used.
+TWO = SUITES[:2]
 # What systemd-analyze security said when the hardening was last thought over. It may fall.
 SCORES = {"bookworm": 1.8, "trixie": 1.8, "sid": 1.8}
 systems = {}
@@ -63,11 +65,11 @@ def the_socket_starts_the_manager(s):
     assert s.show("iloaderd.socket", "ActiveState")["ActiveState"] == "active"
     s.run("iloaderctl", "list", user="alice").ok()
     service = s.show("iloaderd.service", "ActiveState", "Type", "Slice", "OOMPolicy", "WatchdogUSec", "StatusText",
-                     "NotifyAccess", "StartLimitIntervalUSec", "FileDescriptorStoreMax", "LimitNOFILE")
+                     "StartLimitIntervalUSec", "LimitNOFILE")
     assert service["ActiveState"] == "active" and service["Type"].startswith("notify"), service
     assert service["Slice"] == "iloader.slice" and service["OOMPolicy"] == "continue", service
     assert service["WatchdogUSec"] == "30s" and service["StartLimitIntervalUSec"] == "0", service
-    assert service["FileDescriptorStoreMax"] == "4096" and service["LimitNOFILE"] == "16384", service
+    assert service["LimitNOFILE"] == "16384", service
     assert "0 caches" in service["StatusText"], service
     s.start_unit("qwen")
     process.wait_until(lambda: "1 cache resident" in s.status_text("iloaderd.service"), "STATUS= counts")
@@ -75,11 +77,11 @@ def the_socket_starts_the_manager(s):
     assert s.show("iloader.slice", "MemorySwapMax")["MemorySwapMax"] == "0"
 
 
-@on(SUITES)
+@on(TWO)
 def nothing_is_left_when_all_is_stopped(s):
     s.start_unit("qwen")
     s.systemctl("stop", "iloaderd.socket").ok()
-    s.run("iloaderctl", "list", user="alice").ok()
+    s.run("iloaderctl", "list", user="alice").fails(1, SOCKET, "systemctl start iloaderd.socket")
     assert s.show("iloaderd.service", "ActiveState")["ActiveState"] == "inactive"
     s.run("iloaderctl", "start", "/srv/model", "--name", "x").fails(1, SOCKET)
     assert s.run("pgrep", "-x", "iloaderd|iloader-worker").out == ""
@@ -138,7 +140,7 @@ def waiting_clients_outlive_a_restart(s):
         assert s.manager_pid() != manager
 
 
-@on(SUITES)
+@on(TWO)
 def the_quota_outlives_the_manager(s):
     s.run("iloaderctl", "set-quota", "1MiB").ok()
     try:
@@ -153,7 +155,7 @@ def the_quota_outlives_the_manager(s):
     s.start_unit("qwen")
 
 
-@on(SUITES)
+@on(TWO)
 def a_malformed_iloaderd_conf_is_named_with_its_line(s):
     s.systemctl("stop", "iloaderd.service").ok()
     s.write("/etc/iloader/iloaderd.conf", "[Manager]\n\nCachesMax=many\n")
@@ -232,7 +234,7 @@ def publishing_for_the_group(s):
     return started
 
 
-@on(SUITES)
+@on(TWO)
 def a_hardened_manager_serves_homes_and_private_temporary_directories(s):
     """ProtectHome=, PrivateTmp= and ProtectSystem= of the manager are not in its callers' way."""
     s.run("sh", "-ec", "rm -rf ~bob/model; cp -r /srv/model ~bob/model && chown -R bob ~bob && chmod 0700 ~bob/model").ok()

@@ -28,7 +28,10 @@ FRESH = """
 systemctl stop 'reader-*.service' 'engine*.service'
 iloaderctl stop --all --force --remove-view --timeout 20
 systemctl stop 'iloader@*.service'
-if [ -n "$(find /run/systemd/system -name '50-test.conf' -print -exec rm {} +)" ]; then systemctl daemon-reload; fi
+if [ -n "$(find /run/systemd/system -name '50-test.conf' -print -exec rm {} +)" ]; then
+        systemctl daemon-reload
+        systemctl try-restart iloaderd.service
+fi
 systemctl reset-failed
 systemctl start iloaderd.socket
 date +%s.%6N
