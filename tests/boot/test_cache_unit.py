@@ -4,6 +4,7 @@ refusals with their text; the journal tells the story; stopping drains; what a k
 import json
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import box, process, tap  # noqa: E402
@@ -501,6 +502,20 @@ def an_engine_is_bound_to_its_cache(s):
     s.run("kill", "-KILL", str(s.cache("qwen")["pid"])).ok()
     s.wait_for("qwen", "failed")
     process.wait_until(lambda: s.unit_state("engine.service")["ActiveState"] in ("inactive", "failed"), "the engine stops")
+
+
+@tap.parametrize(SUITES)
+def an_enabled_cache_comes_with_the_boot_and_goes_with_the_shutdown(suite):
+    with System(suite, name=f"enabled-{suite}", enable=["iloaderd.socket", unit_of("early")],
+                files={"/etc/iloader/caches/early.conf": "[Cache]\nSource=/srv/early\n", "/srv/early/config.json": "{}\n",
+                       "/srv/early/model.bin": b"weights" * 300000}) as s:
+        # Up means that everything that was enabled is there.
+        assert s.unit_state("early")["ActiveState"] == "active" and s.cache("early")["state"] == "ready"
+        s.reader("early")
+        began = time.monotonic()
+        s.stop(timeout=60)
+        took = time.monotonic() - began
+        assert took < 30, f"powering off took {took:.0f} s"
 
 
 tap.main(setup, teardown)

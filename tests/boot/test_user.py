@@ -80,6 +80,9 @@ def the_users_socket_starts_the_users_manager(s):
     assert s.run("readlink", f"/proc/{cache['pid']}/ns/user").out == s.run("readlink", "/proc/self/ns/user").out
     status = s.read(f"/proc/{cache['pid']}/status")
     assert "\nSeccomp:\t2\n" in status and "\nNoNewPrivs:\t1\n" in status and "\nCapEff:\t" + "0" * 16 in status, status
+    # The journal has her cache's story under its own fields.
+    kinds = [e.get("MESSAGE_ID") for e in s.journal("ILOADER_CACHE=mine", f"_UID={s.uid}")]
+    assert len(set(kinds)) >= 4, kinds
     # Nobody else's.
     assert s.run("runuser", "-u", "nobody", "--", "iloader", "list", "--socket", f"{BASE}/run/io.iloader.Manager").code == 1
     assert "mine" not in s.caches()
