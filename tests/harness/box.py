@@ -169,12 +169,21 @@ class Box:
         if self.state:
             self._clean()
 
-    def _clean(self):
-        for directory, _, _ in os.walk(getattr(self, "cgroup", "/nonexistent"), topdown=False):
+    def _remove_cgroup(self):
+        for directory, _, _ in os.walk(self.cgroup, topdown=False):
             try:
                 os.rmdir(directory)
             except OSError:
                 pass
+        return not self.cgroup.exists()
+
+    def _clean(self):
+        if getattr(self, "cgroup", None):
+            # Processes that have been killed are in it for a moment longer.
+            try:
+                process.wait_until(self._remove_cgroup, f"{self.cgroup} can be removed", 10)
+            except AssertionError as e:
+                tap.note(str(e))
         shutil.rmtree(self.state, ignore_errors=True)
 
     def __enter__(self):
