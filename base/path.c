@@ -638,7 +638,7 @@ int path_escape(const char *path, char **ret)
                 size_t k = printable(s);
 
                 if (k == 0) {
-                        p += sprintf(p, "\\x%02x", (unsigned char) *s);
+                        p += snprintf(p, 5, "\\x%02x", (unsigned char) *s);
                         s++;
                 } else {
                         p = mempcpy(p, s, k);
