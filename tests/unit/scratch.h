@@ -28,6 +28,24 @@ static inline void scratch_done(Scratch *s)
 }
 #define _cleanup_scratch_ _cleanup_(scratch_done)
 
+/* The same as cmocka's fixture: *state is the Scratch. */
+static inline int scratch_setup(void **state)
+{
+        Scratch *s = calloc(1, sizeof(*s));
+
+        assert_non_null(s);
+        scratch_make(s);
+        *state = s;
+        return 0;
+}
+
+static inline int scratch_teardown(void **state)
+{
+        scratch_done(*state);
+        free(*state);
+        return 0;
+}
+
 /* A file with this text below the directory. */
 static inline void scratch_write(const Scratch *s, const char *name, const char *text)
 {

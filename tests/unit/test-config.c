@@ -16,37 +16,19 @@
 #include "daemon/config.h"
 #include "daemon/configkey.h"
 #include "daemon/keyfile.h"
-
-typedef struct Directory {
-        char path[32];
-        int fd;
-} Directory;
+#include "tests/unit/scratch.h"
 
 static int setup(void **state)
 {
-        Directory *d = calloc(1, sizeof(*d));
+        const Scratch *d;
 
-        assert_non_null(d);
-        strcpy(d->path, "/tmp/test-config-XXXXXX");
-        assert_non_null(mkdtemp(d->path));
-        d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        assert_true(d->fd >= 0);
+        assert_int_equal(scratch_setup(state), 0);
+        d = *state;
         assert_int_equal(mkdirat(d->fd, "caches", 0755), 0);
-        *state = d;
         return 0;
 }
 
-static int teardown(void **state)
-{
-        Directory *d = *state;
-
-        (void) path_remove_tree(AT_FDCWD, d->path, 10000);
-        (void) close(d->fd);
-        free(d);
-        return 0;
-}
-
-static void put_bytes(const Directory *d, const char *path, const void *data, size_t n)
+static void put_bytes(const Scratch *d, const char *path, const void *data, size_t n)
 {
         _cleanup_close_ int fd = openat(d->fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
@@ -55,12 +37,12 @@ static void put_bytes(const Directory *d, const char *path, const void *data, si
         assert_int_equal(fchmod(fd, 0644), 0);
 }
 
-static void put(const Directory *d, const char *path, const char *text)
+static void put(const Scratch *d, const char *path, const char *text)
 {
         put_bytes(d, path, text, strlen(text));
 }
 
-static CacheSettings *load(const Directory *d)
+static CacheSettings *load(const Scratch *d)
 {
         _cleanup_config_fault_ ConfigFault fault = {};
         CacheSettings *s = NULL;
@@ -74,7 +56,7 @@ static CacheSettings *load(const Directory *d)
 }
 
 /* The fault's path must end in file; words are parts of its message. */
-static void expect_fault(const Directory *d, int error, const char *file, unsigned line, const char *words)
+static void expect_fault(const Scratch *d, int error, const char *file, unsigned line, const char *words)
 {
         _cleanup_config_fault_ ConfigFault fault = {};
         CacheSettings *s = (CacheSettings *) 1;
@@ -93,7 +75,7 @@ static void expect_fault(const Directory *d, int error, const char *file, unsign
 
 static void test_cache_defaults(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf", "[Cache]\nSource=/models//qwen/../qwen/\n");
@@ -109,7 +91,7 @@ static void test_cache_defaults(void **state)
 
 static void test_cache_all_keys(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf",
@@ -144,7 +126,7 @@ static void test_cache_all_keys(void **state)
 /* The last assignment wins, an empty one restores the default. */
 static void test_cache_resets(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf",
@@ -176,7 +158,7 @@ static void test_cache_resets(void **state)
 
 static void test_cache_infinity(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf", "[Cache]\nSource=/a\nMaxMemoryBytes=infinity\nIdleTTLSec=infinity\n");
@@ -187,7 +169,7 @@ static void test_cache_infinity(void **state)
 
 static void test_dropins(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf", "[Cache]\nSource=/a\nWorkers=1\nPattern=first\n");
@@ -208,7 +190,7 @@ static void test_dropins(void **state)
 
 static void test_missing(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         ConfigFault fault = {};
         CacheSettings *s = NULL;
         char *owner = NULL;
@@ -227,7 +209,7 @@ static void test_missing(void **state)
 
 static void test_owner(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_free_ char *first = NULL, *second = NULL;
         char *none = NULL;
 
@@ -245,7 +227,7 @@ static void test_owner(void **state)
 static void test_bad_names(void **state)
 {
         static const char *const names[] = {"", "../qwen", "a/b", ".hidden", "-x", "a..b"};
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(names); i++) {
                 _cleanup_config_fault_ ConfigFault fault = {};
@@ -290,7 +272,7 @@ static void test_bad_syntax(void **state)
                 /* The line is where the assignment begins. */
                 {"[Cache]\nSource=/a\nWorkers=\\\n# between\n\\\nx\n", 3, "'Workers=x'"},
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
                 put(d, "caches/qwen.conf", bad[i].text);
@@ -309,7 +291,7 @@ static void test_unknown_keys(void **state)
                 {"[Cache]\nSomethingElse=/a\n", 2, "there are 'Source=', 'View=',"},
                 {"[Cache]\nCachesMax=1\n", 2, "unknown key 'CachesMax='"},
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
         char text[4096] = "[Cache]\n";
 
         for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
@@ -381,7 +363,7 @@ static void test_bad_values(void **state)
                 "Mode=0o444",
                 "Mode=04440",
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
                 _cleanup_free_ char *text = NULL, *words = NULL;
@@ -397,7 +379,7 @@ static void test_strange_bytes(void **state)
 {
         static const char nul[] = "[Cache]\nSource=/a\0b\n",
                           bom[] = "\xef\xbb\xbf[Cache]\nSource=/\xff\xfe\n";
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put_bytes(d, "caches/qwen.conf", nul, sizeof(nul) - 1);
@@ -410,7 +392,7 @@ static void test_strange_bytes(void **state)
 
 static void test_continuation(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
 
         put(d, "caches/qwen.conf",
@@ -426,7 +408,7 @@ static void test_continuation(void **state)
 static void test_sizes(void **state)
 {
         const size_t limit = MIB(1);
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL;
         _cleanup_free_ char *text = malloc(limit + 2);
 
@@ -449,7 +431,7 @@ static void test_sizes(void **state)
 
 static void test_too_many_patterns(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_free_ char *text = calloc(1, 32768);
         size_t n;
 
@@ -463,7 +445,7 @@ static void test_too_many_patterns(void **state)
 
 static void test_too_many_dropins(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         put(d, "caches/qwen.conf", "[Cache]\nSource=/a\n");
         assert_int_equal(mkdirat(d->fd, "caches/qwen.conf.d", 0755), 0);
@@ -478,7 +460,7 @@ static void test_too_many_dropins(void **state)
 
 static void test_not_files(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         put(d, "real.conf", "[Cache]\nSource=/a\n");
         assert_int_equal(symlinkat("../real.conf", d->fd, "caches/qwen.conf"), 0);
@@ -501,7 +483,7 @@ static void test_not_files(void **state)
 
 static void test_writable_by_others(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         put(d, "caches/qwen.conf", "[Cache]\nSource=/a\n");
         assert_int_equal(fchmodat(d->fd, "caches/qwen.conf", 0664, 0), 0);
@@ -522,7 +504,7 @@ static void test_writable_by_others(void **state)
 
 static void test_foreign_owner(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         if (geteuid() != 0)
                 skip();
@@ -536,7 +518,7 @@ static void test_foreign_owner(void **state)
 
 static void test_manager(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_config_fault_ ConfigFault fault = {};
         ManagerConfig c;
 
@@ -580,7 +562,7 @@ static void test_manager_faults(void **state)
                 {"[Manager]\nCacheMax=4\n", 2, "did you mean 'CachesMax='"},
                 {"[Cache]\n", 1, "this file has only [Manager]"},
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
                 _cleanup_config_fault_ ConfigFault fault = {};
@@ -610,7 +592,7 @@ static void uncomment(char *text)
 /* The values that the installed file shows, commented out, are the defaults. */
 static void test_installed_file(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_config_fault_ ConfigFault fault = {};
         _cleanup_free_ char *text = NULL;
         ManagerConfig c, defaults;
@@ -645,7 +627,7 @@ static void test_installed_file(void **state)
 /* Every key of the sample is one, with a value that is acceptable. */
 static void test_sample(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_(cache_settings_freep) CacheSettings *s = NULL, *full = NULL;
         _cleanup_free_ char *text = NULL;
 
@@ -675,7 +657,7 @@ static void test_fault_set(void **state)
         assert_int_equal(fault.line, 2);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, scratch_teardown)
 
 int main(void)
 {

@@ -12,39 +12,12 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "daemon/quota.h"
-
-typedef struct Directory {
-        char path[32];
-        int fd;
-} Directory;
-
-static int setup(void **state)
-{
-        Directory *d = calloc(1, sizeof(*d));
-
-        assert_non_null(d);
-        strcpy(d->path, "/tmp/test-quota-XXXXXX");
-        assert_non_null(mkdtemp(d->path));
-        d->fd = open(d->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        assert_true(d->fd >= 0);
-        *state = d;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        Directory *d = *state;
-
-        (void) path_remove_tree(AT_FDCWD, d->path, 100);
-        (void) close(d->fd);
-        free(d);
-        return 0;
-}
+#include "tests/unit/scratch.h"
 
 static void test_round_trip(void **state)
 {
         static const uint64_t values[] = {0, 1, GIB(64), UINT64_MAX - 1};
-        const Directory *d = *state;
+        const Scratch *d = *state;
         struct stat st;
         uint64_t quota;
 
@@ -84,7 +57,7 @@ static void test_damaged(void **state)
                 "18446744073709551616\n",
                 "1234567890123456789012345\n",
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
                 uint64_t quota = 42;
@@ -102,7 +75,7 @@ static void test_damaged(void **state)
 
 static void test_not_files(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         uint64_t quota;
 
         assert_int_equal(symlinkat("/proc/sys/vm/swappiness", d->fd, "link"), 0);
@@ -125,7 +98,7 @@ static void test_unwritable(void **state)
         assert_true(quota_save(proc, "quota", 7) < 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
 
 int main(void)
 {

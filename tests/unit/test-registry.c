@@ -13,39 +13,12 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "daemon/registry.h"
+#include "tests/unit/scratch.h"
 
 #define BOOT        "0123456789abcdef0123456789abcdef"
 #define FINGERPRINT BOOT BOOT
 
-typedef struct Directory {
-        char path[32];
-        int fd;
-} Directory;
-
-static int setup(void **state)
-{
-        Directory *d = calloc(1, sizeof(*d));
-
-        assert_non_null(d);
-        strcpy(d->path, "/tmp/test-registry-XXXXXX");
-        assert_non_null(mkdtemp(d->path));
-        d->fd = open(d->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        assert_true(d->fd >= 0);
-        *state = d;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        Directory *d = *state;
-
-        (void) path_remove_tree(AT_FDCWD, d->path, 1000);
-        (void) close(d->fd);
-        free(d);
-        return 0;
-}
-
-static void load(const Directory *d, RegistryEntry ***ret, size_t n, size_t damaged)
+static void load(const Scratch *d, RegistryEntry ***ret, size_t n, size_t damaged)
 {
         size_t found_n = 99, found_damaged = 99;
 
@@ -54,14 +27,14 @@ static void load(const Directory *d, RegistryEntry ***ret, size_t n, size_t dama
         assert_int_equal(found_damaged, damaged);
 }
 
-static bool exists(const Directory *d, const char *name)
+static bool exists(const Scratch *d, const char *name)
 {
         return faccessat(d->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static void test_round_trip(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         const RegistryEntry full = {
                 .name = (char *) "qwen",
                 .boot_id = BOOT,
@@ -116,7 +89,7 @@ static void test_round_trip(void **state)
 
 static void test_save_replaces(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         RegistryEntry e = {.name = (char *) "qwen", .boot_id = BOOT, .bytes = 1};
         RegistryEntry **entries = NULL;
 
@@ -131,7 +104,7 @@ static void test_save_replaces(void **state)
 static void test_bad_names(void **state)
 {
         static const char *const names[] = {"", "../x", "a/b", ".x", "a..b"};
-        const Directory *d = *state;
+        const Scratch *d = *state;
 
         for (size_t i = 0; i < ELEMENTSOF(names); i++) {
                 const RegistryEntry e = {.name = (char *) names[i], .boot_id = BOOT};
@@ -146,7 +119,7 @@ typedef struct Fields {
         const char *head, *name, *boot, *pid, *start, *uid, *gid, *bytes, *by_manager, *rest;
 } Fields;
 
-static void write_fields(const Directory *d, const Fields *f)
+static void write_fields(const Scratch *d, const Fields *f)
 {
         _cleanup_free_ char *text = NULL;
 
@@ -203,7 +176,7 @@ static void test_bad_fields(void **state)
                 {.rest = ",\"fingerprint\":\"" BOOT BOOT "z\""},
                 {.rest = ",\"fingerprint\":5"},
         };
-        const Directory *d = *state;
+        const Scratch *d = *state;
         RegistryEntry **entries = NULL;
 
         write_fields(d, &(Fields){.rest = ",\"fingerprint\":\"" FINGERPRINT "\",\"later\":[{}]"});
@@ -223,7 +196,7 @@ static void test_bad_fields(void **state)
 static void test_bad_files(void **state)
 {
         static const char *const bad[] = {"", "{", "[]", "7", "null", "\"text\"", "{}", "{}x", "not JSON"};
-        const Directory *d = *state;
+        const Scratch *d = *state;
         _cleanup_free_ char *large = NULL;
         RegistryEntry **entries = NULL;
         const RegistryEntry good = {.name = (char *) "good", .boot_id = BOOT};
@@ -250,7 +223,7 @@ static void test_bad_files(void **state)
  * for. */
 static void test_planted(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         RegistryEntry **entries = NULL;
         const RegistryEntry good = {.name = (char *) "good", .boot_id = BOOT};
 
@@ -281,7 +254,7 @@ static void test_planted(void **state)
 
 static void test_foreign_owner(void **state)
 {
-        const Directory *d = *state;
+        const Scratch *d = *state;
         const RegistryEntry e = {.name = (char *) "qwen", .boot_id = BOOT};
         RegistryEntry **entries = NULL;
 
@@ -292,7 +265,7 @@ static void test_foreign_owner(void **state)
         load(d, &entries, 0, 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
 
 int main(void)
 {
